@@ -1,0 +1,171 @@
+//! Where does memory come from when a count has no bound?
+//!
+//! [`List`] is a growing array in anonymous pages (mmap(2)), the only thing that
+//! corral has for an allocator: the process table of a large tree, the tail of
+//! an output. It moves when it grows, costs nothing while empty and gives its
+//! pages back when dropped.
+//!
+//! May use: `errno`.
+
+use core::mem::size_of;
+use core::ops::{Deref, DerefMut};
+use core::ptr::NonNull;
+
+use linux_raw_sys::general as raw;
+use sc::syscall;
+
+use super::errno::{self, Errno, Result};
+
+/// Plain data for which all bytes zero is a value.
+///
+/// # Safety
+/// The type has no invalid all-zero value and needs no drop.
+pub unsafe trait Zeroed: Copy {}
+
+// SAFETY: integers are valid when zero.
+unsafe impl Zeroed for u8 {}
+// SAFETY: integers are valid when zero.
+unsafe impl Zeroed for u32 {}
+// SAFETY: integers are valid when zero.
+unsafe impl Zeroed for i32 {}
+// SAFETY: integers are valid when zero.
+unsafe impl Zeroed for u64 {}
+// SAFETY: a pair of integers is valid when zero.
+unsafe impl Zeroed for (i32, u64) {}
+// SAFETY: a null pointer is a value of a raw pointer.
+unsafe impl<T> Zeroed for *const T {}
+
+/// A growing array of plain data.
+#[derive(Debug)]
+pub struct List<T: Zeroed> {
+    start: NonNull<T>,
+    length: usize,
+    capacity: usize,
+}
+
+impl<T: Zeroed> List<T> {
+    /// An empty one; nothing is mapped yet.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { start: NonNull::dangling(), length: 0, capacity: 0 }
+    }
+
+    /// `length` zeros.
+    ///
+    /// # Errors
+    /// ENOMEM.
+    pub fn zeros(length: usize) -> Result<Self> {
+        let mut list = Self::new();
+        list.grow(length)?;
+        list.length = length;
+        Ok(list)
+    }
+
+    /// Appends one.
+    ///
+    /// # Errors
+    /// ENOMEM; the list is then as it was.
+    pub fn push(&mut self, value: T) -> Result<()> {
+        if self.length == self.capacity {
+            self.grow(self.capacity.saturating_mul(2).max(4096 / size_of::<T>().max(1)))?;
+        }
+        // SAFETY: length < capacity, so the slot is inside the mapping.
+        let slot = unsafe { self.start.add(self.length) };
+        // SAFETY: the slot is mapped, aligned (a page is, and T divides the
+        // offset) and owned by this list.
+        unsafe { slot.write(value) };
+        self.length += 1;
+        Ok(())
+    }
+
+    /// Forgets the contents, keeps the memory.
+    pub const fn clear(&mut self) {
+        self.length = 0;
+    }
+
+    fn grow(&mut self, capacity: usize) -> Result<()> {
+        let bytes = capacity.checked_mul(size_of::<T>()).ok_or(Errno::ENOMEM)?;
+        let protection = raw::PROT_READ | raw::PROT_WRITE;
+        let flags = raw::MAP_PRIVATE | raw::MAP_ANONYMOUS | raw::MAP_NORESERVE;
+        // SAFETY: a fresh anonymous mapping, chosen by the kernel, touches no
+        // memory that exists.
+        let mapped = unsafe { syscall!(MMAP, 0, bytes.max(1), protection, flags, -1isize, 0) };
+        let address = errno::check(mapped)?;
+        let fresh = NonNull::new(core::ptr::with_exposed_provenance_mut::<T>(address));
+        let fresh = fresh.ok_or(Errno::ENOMEM)?;
+        // SAFETY: `length` old elements are initialised, the new mapping is at
+        // least as large, and the two do not overlap.
+        unsafe { fresh.copy_from_nonoverlapping(self.start, self.length) };
+        self.unmap();
+        self.start = fresh;
+        self.capacity = capacity;
+        Ok(())
+    }
+
+    fn unmap(&self) {
+        if self.capacity > 0 {
+            let bytes = self.capacity * size_of::<T>();
+            // SAFETY: exactly what `grow` mapped; nothing borrows it, since
+            // `self` is being replaced or dropped.
+            let _ = unsafe { syscall!(MUNMAP, self.start.as_ptr(), bytes.max(1)) };
+        }
+    }
+}
+
+impl<T: Zeroed> Default for List<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<T: Zeroed> Drop for List<T> {
+    fn drop(&mut self) {
+        self.unmap();
+    }
+}
+
+impl<T: Zeroed> Deref for List<T> {
+    type Target = [T];
+
+    fn deref(&self) -> &[T] {
+        // SAFETY: `length` elements are initialised: pushed, or zeros that
+        // `Zeroed` declares valid; dangling is fine for an empty slice.
+        unsafe { core::slice::from_raw_parts(self.start.as_ptr(), self.length) }
+    }
+}
+
+impl<T: Zeroed> DerefMut for List<T> {
+    fn deref_mut(&mut self) -> &mut [T] {
+        // SAFETY: as in `deref`, and `&mut self` is exclusive.
+        unsafe { core::slice::from_raw_parts_mut(self.start.as_ptr(), self.length) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn grows_over_many_pages_and_keeps_its_contents() {
+        let mut list = List::new();
+        for value in 0..100_000u64 {
+            list.push(value).expect("memory for a test");
+        }
+        assert!(list.iter().copied().eq(0..100_000));
+        list.clear();
+        assert!(list.is_empty());
+    }
+
+    #[test]
+    fn zeros_are_zero_and_writable() {
+        let mut list = List::<u32>::zeros(5000).expect("memory for a test");
+        assert!(list.iter().all(|&value| value == 0));
+        list[4999] = 7;
+        assert_eq!(list[4999], 7);
+    }
+
+    #[test]
+    fn an_impossible_size_is_an_error() {
+        assert!(List::<u64>::zeros(usize::MAX / 4).is_err());
+    }
+}

@@ -1,0 +1,2 @@
+#[test]
+fn bin() { println!("{}", env!("CARGO_BIN_EXE_corral")); }
