@@ -31,7 +31,6 @@ fn main() {
         flags.extend(keywords.iter().map(|keyword| format!("-Wl,-z,{keyword}")));
     }
     for flag in flags {
-        println!("cargo:rustc-link-arg-bin=corral={flag}");
-        println!("cargo:rustc-link-arg-examples={flag}");
+        println!("cargo:rustc-link-arg-bins={flag}");
     }
 }

@@ -9,6 +9,9 @@
 )]
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing))]
 
+pub mod cli;
+pub mod policy;
+pub mod report;
 pub mod sys;
 
 /// Runs corral from the first instruction to the last.

@@ -1,2 +1,2 @@
 #[test]
-fn bin() { println!("{}", env!("CARGO_BIN_EXE_corral")); }
+fn bin() { println!("{}", env!("CARGO_BIN_EXE_exit_clean")); println!("{}", env!("CARGO_BIN_EXE_corral")); }

@@ -30,20 +30,16 @@ unsafe impl Zeroed for u32 {}
 unsafe impl Zeroed for i32 {}
 // SAFETY: integers are valid when zero.
 unsafe impl Zeroed for u64 {}
-// SAFETY: a pair of integers is valid when zero.
-unsafe impl Zeroed for (i32, u64) {}
-// SAFETY: a null pointer is a value of a raw pointer.
-unsafe impl<T> Zeroed for *const T {}
 
 /// A growing array of plain data.
 #[derive(Debug)]
-pub struct List<T: Zeroed> {
+pub struct List<T: Copy> {
     start: NonNull<T>,
     length: usize,
     capacity: usize,
 }
 
-impl<T: Zeroed> List<T> {
+impl<T: Copy> List<T> {
     /// An empty one; nothing is mapped yet.
     #[must_use]
     pub const fn new() -> Self {
@@ -54,7 +50,10 @@ impl<T: Zeroed> List<T> {
     ///
     /// # Errors
     /// ENOMEM.
-    pub fn zeros(length: usize) -> Result<Self> {
+    pub fn zeros(length: usize) -> Result<Self>
+    where
+        T: Zeroed,
+    {
         let mut list = Self::new();
         list.grow(length)?;
         list.length = length;
@@ -112,29 +111,29 @@ impl<T: Zeroed> List<T> {
     }
 }
 
-impl<T: Zeroed> Default for List<T> {
+impl<T: Copy> Default for List<T> {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl<T: Zeroed> Drop for List<T> {
+impl<T: Copy> Drop for List<T> {
     fn drop(&mut self) {
         self.unmap();
     }
 }
 
-impl<T: Zeroed> Deref for List<T> {
+impl<T: Copy> Deref for List<T> {
     type Target = [T];
 
     fn deref(&self) -> &[T] {
         // SAFETY: `length` elements are initialised: pushed, or zeros that
-        // `Zeroed` declares valid; dangling is fine for an empty slice.
+        // `Zeroed` declares to be values; dangling is fine for an empty slice.
         unsafe { core::slice::from_raw_parts(self.start.as_ptr(), self.length) }
     }
 }
 
-impl<T: Zeroed> DerefMut for List<T> {
+impl<T: Copy> DerefMut for List<T> {
     fn deref_mut(&mut self) -> &mut [T] {
         // SAFETY: as in `deref`, and `&mut self` is exclusive.
         unsafe { core::slice::from_raw_parts_mut(self.start.as_ptr(), self.length) }

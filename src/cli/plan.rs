@@ -1,0 +1,174 @@
+//! What run does the command line mean?
+//!
+//! May use: `policy` types.
+
+use core::ffi::CStr;
+
+use crate::policy::time::Span;
+
+/// Most `--label` options.
+pub const MOST_LABELS: usize = 16;
+/// Most steps of `--signal`.
+pub const MOST_SIGNALS: usize = 4;
+/// Longest run id.
+pub const RUN_ID_BYTES: usize = 64;
+
+/// The words of a command line, wherever they are kept.
+pub trait Words {
+    /// Word `index`, `argv[0]` being 0; `None` behind the last.
+    fn word(&self, index: usize) -> Option<&'static CStr>;
+}
+
+/// One signal before SIGKILL, and the wait after it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SignalStep {
+    /// Its number.
+    pub signal: i32,
+    /// How long to wait before the next step; `None` in the last one, whose
+    /// wait is the grace.
+    pub wait: Option<Span>,
+}
+
+/// The signals before SIGKILL, at least one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Signals {
+    /// The first `count` are meant.
+    pub steps: [SignalStep; MOST_SIGNALS],
+    /// How many.
+    pub count: usize,
+}
+
+/// Whom the first signals go to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// Every process.
+    Tree,
+    /// The command alone.
+    Command,
+}
+
+/// What becomes of processes that outlive the command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Leftovers {
+    /// They are stopped.
+    Stop,
+    /// They are stopped, and a success becomes a failure.
+    Fail,
+    /// They are waited for.
+    Wait,
+}
+
+/// `--max-output HEAD[+TAIL]`, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MaxOutput {
+    /// Passed on as they come.
+    pub head: u64,
+    /// Passed on at the end.
+    pub tail: Option<u64>,
+}
+
+/// Where the record goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// A path.
+    Path(&'static CStr),
+    /// An inherited descriptor above 2.
+    Fd(i32),
+}
+
+/// `--cgroup-mode`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// Enforced where it can be had.
+    Auto,
+    /// Enforced or nothing.
+    Enforced,
+    /// No cgroup.
+    Fallback,
+}
+
+/// One `--label KEY=VALUE`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Label {
+    /// Before the first `=`.
+    pub key: &'static [u8],
+    /// After it.
+    pub value: &'static [u8],
+}
+
+/// A run as asked for. Everything in it is copied or lives on the initial stack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// Index of COMMAND among the words of the command line.
+    pub command: usize,
+    /// `--wall`.
+    pub wall: Option<Span>,
+    /// `--grace`.
+    pub grace: Span,
+    /// `--prove`.
+    pub prove: Span,
+    /// `--linger`.
+    pub linger: Span,
+    /// `--signal`.
+    pub signals: Signals,
+    /// `--signal-scope`.
+    pub scope: Scope,
+    /// `--leftovers`.
+    pub leftovers: Leftovers,
+    /// `--max-output`.
+    pub max_output: Option<MaxOutput>,
+    /// `--output-limit`.
+    pub output_limit: Option<u64>,
+    /// `--json`.
+    pub json: Option<Target>,
+    /// `--run-id`.
+    pub run_id: Option<&'static [u8]>,
+    /// `--label`: the first `label_count` are meant.
+    pub labels: [Label; MOST_LABELS],
+    /// How many labels.
+    pub label_count: usize,
+    /// `--redact-argv`.
+    pub redact_argv: bool,
+    /// `--no-new-privs`.
+    pub no_new_privs: bool,
+    /// `--close-fds`.
+    pub close_fds: bool,
+    /// `--cgroup-mode`.
+    pub mode: Mode,
+    /// `--quiet`.
+    pub quiet: bool,
+}
+
+impl Plan {
+    /// A run without any option.
+    pub const DEFAULT: Self = Self {
+        command: 0,
+        wall: None,
+        grace: Span::from_secs(1),
+        prove: Span::from_secs(5),
+        linger: Span::from_millis(100),
+        signals: Signals {
+            steps: [SignalStep { signal: 15, wait: None }; MOST_SIGNALS],
+            count: 1,
+        },
+        scope: Scope::Tree,
+        leftovers: Leftovers::Stop,
+        max_output: None,
+        output_limit: None,
+        json: None,
+        run_id: None,
+        labels: [Label { key: &[], value: &[] }; MOST_LABELS],
+        label_count: 0,
+        redact_argv: false,
+        no_new_privs: false,
+        close_fds: false,
+        mode: Mode::Auto,
+        quiet: false,
+    };
+
+    /// Whether corral has to see the command's output.
+    #[must_use]
+    pub const fn relays(&self) -> bool {
+        self.max_output.is_some() || self.output_limit.is_some()
+    }
+}

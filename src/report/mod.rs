@@ -1,0 +1,6 @@
+//! What do a program and a person read about the run?
+//!
+//! Facts in, bytes out; where they go is not known here. May use: `policy` and
+//! `cli` types.
+
+pub mod record;
