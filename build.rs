@@ -12,7 +12,13 @@ use std::env;
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
-    let ld = ["-nostdlib", "-static", "--no-eh-frame-hdr", "--build-id=none", "--gc-sections"];
+    let ld = [
+        "-nostdlib",
+        "-static",
+        "--no-eh-frame-hdr",
+        "--build-id=none",
+        "--gc-sections",
+    ];
     let keywords = ["noseparate-code", "norelro"];
     // The musl targets link with rust-lld itself, the others through cc.
     let direct = env::var("CARGO_CFG_TARGET_ENV").as_deref() == Ok("musl");

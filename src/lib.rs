@@ -7,9 +7,13 @@
     clippy::cast_sign_loss,
     clippy::allow_attributes
 )]
-#![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing))]
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)
+)]
 
 pub mod cli;
+pub mod os;
 pub mod policy;
 pub mod report;
 pub mod sys;

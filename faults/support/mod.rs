@@ -62,8 +62,12 @@ impl Args {
 
     /// Argument `index` as a number, or `or` where it is missing.
     pub fn number(&self, index: usize, or: usize) -> usize {
-        let Some(text) = self.get(index) else { return or };
-        text.iter().fold(0, |sum, digit| sum * 10 + usize::from(digit.wrapping_sub(b'0')))
+        let Some(text) = self.get(index) else {
+            return or;
+        };
+        text.iter().fold(0, |sum, digit| {
+            sum * 10 + usize::from(digit.wrapping_sub(b'0'))
+        })
     }
 
     /// Address of the argument pointer `index`, for execve.
@@ -153,7 +157,12 @@ struct Action {
 
 /// Ignores a signal.
 pub fn ignore(signal: usize) {
-    let action = Action { handler: 1, flags: 0, restorer: 0, mask: 0 };
+    let action = Action {
+        handler: 1,
+        flags: 0,
+        restorer: 0,
+        mask: 0,
+    };
     // SAFETY: the kernel reads one struct sigaction.
     unsafe { syscall!(RT_SIGACTION, signal, &raw const action, 0, 8) };
 }

@@ -148,7 +148,10 @@ impl Plan {
         prove: Span::from_secs(5),
         linger: Span::from_millis(100),
         signals: Signals {
-            steps: [SignalStep { signal: 15, wait: None }; MOST_SIGNALS],
+            steps: [SignalStep {
+                signal: 15,
+                wait: None,
+            }; MOST_SIGNALS],
             count: 1,
         },
         scope: Scope::Tree,
@@ -157,7 +160,10 @@ impl Plan {
         output_limit: None,
         json: None,
         run_id: None,
-        labels: [Label { key: &[], value: &[] }; MOST_LABELS],
+        labels: [Label {
+            key: &[],
+            value: &[],
+        }; MOST_LABELS],
         label_count: 0,
         redact_argv: false,
         no_new_privs: false,

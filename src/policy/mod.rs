@@ -4,5 +4,6 @@
 //! be tested by calling it. May use: `core` alone.
 
 pub mod cause;
+pub mod machine;
 pub mod time;
 pub mod verdict;

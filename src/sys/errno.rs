@@ -122,7 +122,10 @@ pub(super) const fn check(value: usize) -> Result<usize> {
 
 /// As [`check`], for calls whose result is a small non-negative number (a
 /// descriptor, a pid) or nothing.
-#[expect(clippy::cast_possible_truncation, reason = "the kernel returns an int here")]
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "the kernel returns an int here"
+)]
 #[expect(clippy::cast_possible_wrap, reason = "and a non-negative one")]
 pub(super) const fn check_i32(value: usize) -> Result<i32> {
     match check(value) {

@@ -165,12 +165,16 @@ pub fn usage_of_children() -> Usage {
     let usage = unsafe { usage.assume_init() };
     let micros = |seconds: i64, micros: i64| {
         let seconds = u64::try_from(seconds).unwrap_or(0);
-        seconds.saturating_mul(1_000_000).saturating_add(u64::try_from(micros).unwrap_or(0))
+        seconds
+            .saturating_mul(1_000_000)
+            .saturating_add(u64::try_from(micros).unwrap_or(0))
     };
     Usage {
         user_us: micros(usage.ru_utime.tv_sec, usage.ru_utime.tv_usec),
         system_us: micros(usage.ru_stime.tv_sec, usage.ru_stime.tv_usec),
-        max_rss_bytes: u64::try_from(usage.ru_maxrss).unwrap_or(0).saturating_mul(1024),
+        max_rss_bytes: u64::try_from(usage.ru_maxrss)
+            .unwrap_or(0)
+            .saturating_mul(1024),
     }
 }
 
@@ -203,7 +207,10 @@ pub fn fork() -> Result<Forked> {
     if pid == 0 {
         return Ok(Forked::Child);
     }
-    Ok(Forked::Parent(pid, (pidfd >= 0).then(|| OwnedFd::new(pidfd))))
+    Ok(Forked::Parent(
+        pid,
+        (pidfd >= 0).then(|| OwnedFd::new(pidfd)),
+    ))
 }
 
 fn clone_args(flags: u64, pidfd: *mut i32) -> raw::clone_args {
@@ -273,18 +280,15 @@ pub fn clone_sharing_memory<T: Copy + 'static>(
     let arguments = [&raw mut args as usize, size, 0, 0, 0];
     // SAFETY: clone3 with a fresh stack; the child goes to `cradle_entry` and
     // never returns here.
-    let mut made = unsafe {
-        enter_newborn(sc::nr::CLONE3, arguments, cradle_entry::<T>, cradle.cast())
-    };
+    let mut made =
+        unsafe { enter_newborn(sc::nr::CLONE3, arguments, cradle_entry::<T>, cradle.cast()) };
     if errno::check(made).is_err_and(Errno::is_refused) {
         let flags = (flags | raw::SIGCHLD) as usize;
         let arguments = [flags, top as usize, &raw mut pidfd as usize, 0, 0];
         // SAFETY: as above; clone takes the stack's top and writes the pidfd
         // through the parent_tid slot. The last two arguments, whose order
         // differs between architectures, are both zero.
-        made = unsafe {
-            enter_newborn(sc::nr::CLONE, arguments, cradle_entry::<T>, cradle.cast())
-        };
+        made = unsafe { enter_newborn(sc::nr::CLONE, arguments, cradle_entry::<T>, cradle.cast()) };
     }
     let pid = errno::check_i32(made)?;
     Ok((pid, (pidfd >= 0).then(|| OwnedFd::new(pidfd))))
@@ -394,9 +398,7 @@ pub fn execve_by_shell(script: &CStr, args: &Args, environment: &Environment) ->
         }
     }
     // SAFETY: as in `execve`; the list above ends in null.
-    let failed = unsafe {
-        syscall!(EXECVE, shell.as_ptr(), list.as_ptr(), environment.pointer())
-    };
+    let failed = unsafe { syscall!(EXECVE, shell.as_ptr(), list.as_ptr(), environment.pointer()) };
     errno::check(failed).err().unwrap_or(Errno::EINVAL)
 }
 

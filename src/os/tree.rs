@@ -1,0 +1,548 @@
+//! Which processes belong to the run, and how is one of them reached?
+//!
+//! The tree is everything below this process, which is a child subreaper: what
+//! loses its parent comes to us. A walk starts from our own children and reads
+//! the kernel's children lists downwards; where a kernel lacks them it scans
+//! /proc for parents; without a /proc of our own PID namespace it finds our own
+//! children by asking waitid(2) for each number, level by level as their parents
+//! die.
+//!
+//! What rests on what:
+//! - The lists may lack living entries while siblings die, so an empty walk
+//!   proves nothing: only ECHILD does, and that is asked elsewhere.
+//! - A child of ours is signalled by its number, which nobody else can get while
+//!   it is unreaped. Anybody else is signalled through a pidfd, after a second
+//!   look with the pidfd open: same start time, and a parent in the tree. A
+//!   number that was reused in between never gets a signal.
+//! - Below another corral only its monitor is to be signalled: its supervisor
+//!   is known by name and by running the program that we run.
+//!
+//! May use: `sys`, `procfs`.
+
+use core::ffi::CStr;
+
+use super::procfs::{Proc, Stat};
+use crate::sys::errno::{Errno, Result};
+use crate::sys::memory::List;
+use crate::sys::process::{self, Probe};
+use crate::sys::signal;
+
+/// What the supervisor calls itself in /proc/PID/comm.
+pub const SUPERVISOR_NAME: &CStr = c"crl-supervisor";
+
+/// Numbers that are tried first without /proc: the kernel's default pid_max.
+const FEW_PIDS: i32 = 32_768;
+/// PID_MAX_LIMIT on 64-bit machines: no pid is above it (proc_sys_kernel(5)).
+const ALL_PIDS: i32 = 4_194_304;
+
+/// One process of the tree.
+#[derive(Clone, Copy, Debug)]
+pub struct Member {
+    /// What /proc last said. Without it only pid and parent are known, the state
+    /// is `?` and the start time 0.
+    pub stat: Stat,
+    /// In which walk it was last seen.
+    walk: u32,
+    /// Which signals it was sent, bit N-1 for signal N.
+    sent: u64,
+    /// It is reaped, or not what it was.
+    gone: bool,
+}
+
+/// What a walk found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Found {
+    /// Processes that are alive.
+    pub alive: u64,
+    /// Of these, those that no walk has seen before.
+    pub fresh: u64,
+    /// Of these, those that are not stopped.
+    pub running: u64,
+}
+
+/// Whether a walk goes below the supervisors of other corrals.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Nested {
+    /// Everything is found.
+    Enter,
+    /// Their runs are their own business, so far.
+    Leave,
+}
+
+/// The tree below this process.
+#[derive(Debug)]
+pub struct Tree {
+    root: i32,
+    command: i32,
+    proc: Option<Proc>,
+    lists: bool,
+    executable: Option<(u64, u64)>,
+    members: List<Member>,
+    /// Open addressing by pid; 0 is empty, else an index into `members` plus 1.
+    index: List<u32>,
+    /// Members that the last walk found alive, parents before children.
+    order: List<u32>,
+    scratch: List<i32>,
+    walk: u32,
+}
+
+impl Tree {
+    /// The tree of this process, whose command is `command`.
+    #[must_use]
+    pub fn new(command: i32) -> Self {
+        let proc = Proc::open();
+        let lists = proc.as_ref().is_some_and(Proc::has_children_lists);
+        let root = process::getpid();
+        let executable = proc.as_ref().and_then(|proc| proc.executable(root).ok());
+        Self {
+            root,
+            command,
+            lists,
+            executable: executable.map(|status| status.identity),
+            proc,
+            members: List::new(),
+            index: List::new(),
+            order: List::new(),
+            scratch: List::new(),
+            walk: 0,
+        }
+    }
+
+    /// The /proc that it is read from.
+    #[must_use]
+    pub const fn proc(&self) -> Option<&Proc> {
+        self.proc.as_ref()
+    }
+
+    /// Walks the tree once.
+    ///
+    /// # Errors
+    /// ENOMEM.
+    pub fn walk(&mut self, nested: Nested) -> Result<Found> {
+        self.order.clear();
+        self.walk = self.walk.wrapping_add(1);
+        let mut found = Found::default();
+        let root = self.root;
+        if self.proc.is_none() {
+            self.probe(FEW_PIDS, &mut found)?;
+            if found.alive == 0 && process::has_children() {
+                self.probe(ALL_PIDS, &mut found)?;
+            }
+            return Ok(found);
+        }
+        if !self.lists {
+            return self.scan(nested, &mut found).map(|()| found);
+        }
+        self.children_of(root, 1, &mut found)?;
+        let mut next = 0;
+        while let Some(member) = self.ordered(next) {
+            next += 1;
+            if nested == Nested::Enter || !self.is_nested_supervisor(&member.stat) {
+                self.children_of(member.stat.pid, member.stat.threads, &mut found)?;
+            }
+        }
+        if found.alive == 0 && process::has_children() {
+            // Children that the list does not show, or that /proc hides.
+            self.probe(FEW_PIDS, &mut found)?;
+        }
+        Ok(found)
+    }
+
+    fn ordered(&self, position: usize) -> Option<Member> {
+        let index = *self.order.get(position)?;
+        self.members.get(index as usize).copied()
+    }
+
+    fn children_of(&mut self, parent: i32, threads: u64, found: &mut Found) -> Result<()> {
+        let mut scratch = core::mem::take(&mut self.scratch);
+        scratch.clear();
+        let mut full = Ok(());
+        if let Some(proc) = &self.proc {
+            // A process that has just ended has handed its children to us.
+            let _ = proc.children(parent, threads, &mut |pid| {
+                if full.is_ok() {
+                    full = scratch.push(pid);
+                }
+            });
+        }
+        let mut done = full;
+        for &pid in scratch.iter() {
+            if done.is_err() {
+                break;
+            }
+            let stat = self.proc.as_ref().and_then(|proc| proc.stat(pid));
+            done = match stat {
+                Some(stat) => self.see(stat, found),
+                // Hidden from us, but in our own list: a child all the same.
+                None if parent == self.root && process::probe(pid) == Probe::Alive => {
+                    self.see(unknown(pid, self.root), found)
+                }
+                None => Ok(()),
+            };
+        }
+        self.scratch = scratch;
+        done
+    }
+
+    /// Without /proc: our own children, by their numbers.
+    fn probe(&mut self, most: i32, found: &mut Found) -> Result<()> {
+        for pid in 1..=most {
+            if process::probe(pid) == Probe::Alive {
+                self.see(unknown(pid, self.root), found)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Without the children lists: everybody whose parent is in the tree, until
+    /// nobody is added.
+    fn scan(&mut self, nested: Nested, found: &mut Found) -> Result<()> {
+        let mut all = List::<Stat>::new();
+        let mut full = Ok(());
+        if let Some(proc) = &self.proc {
+            proc.processes(&mut |pid| {
+                if let Some(stat) = proc.stat(pid).filter(|_| full.is_ok()) {
+                    full = all.push(stat);
+                }
+            })?;
+        }
+        full?;
+        loop {
+            let before = found.alive;
+            for stat in all.iter() {
+                let parent = self
+                    .position(stat.ppid)
+                    .and_then(|index| self.members.get(index));
+                let below = parent.is_some_and(|parent| {
+                    parent.walk == self.walk
+                        && (nested == Nested::Enter || !self.is_nested_supervisor(&parent.stat))
+                });
+                if stat.ppid == self.root || below {
+                    self.see(*stat, found)?;
+                }
+            }
+            if found.alive == before {
+                break;
+            }
+        }
+        if found.alive == 0 && process::has_children() {
+            self.probe(FEW_PIDS, found)?;
+        }
+        Ok(())
+    }
+
+    /// Notes that a process belongs to the tree.
+    fn see(&mut self, stat: Stat, found: &mut Found) -> Result<()> {
+        if !stat.is_alive() {
+            return Ok(());
+        }
+        let walk = self.walk;
+        let fresh = Member {
+            stat,
+            walk,
+            sent: 0,
+            gone: false,
+        };
+        let index = if let Some(index) = self.position(stat.pid) {
+            let Some(member) = self.members.get_mut(index) else {
+                return Ok(());
+            };
+            if member.gone || member.stat.start != stat.start {
+                *member = fresh;
+                found.fresh += 1;
+            } else if member.walk == walk {
+                return Ok(());
+            } else {
+                member.stat = stat;
+                member.walk = walk;
+            }
+            index
+        } else {
+            found.fresh += 1;
+            self.insert(fresh)?
+        };
+        found.alive += 1;
+        found.running += u64::from(!stat.is_stopped());
+        self.order
+            .push(u32::try_from(index).map_err(|_| Errno::ENOMEM)?)
+    }
+
+    fn slot_of(&self, pid: i32) -> usize {
+        // Fibonacci hashing: pids are dense, neighbours land far apart.
+        let spread = u64::from(pid.unsigned_abs()).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        usize::try_from(spread >> 32).unwrap_or(0) & self.index.len().wrapping_sub(1)
+    }
+
+    /// The index of the member with this pid.
+    fn position(&self, pid: i32) -> Option<usize> {
+        if self.index.is_empty() {
+            return None;
+        }
+        let mut slot = self.slot_of(pid);
+        loop {
+            let index = (*self.index.get(slot)?).checked_sub(1)? as usize;
+            if self
+                .members
+                .get(index)
+                .is_some_and(|member| member.stat.pid == pid)
+            {
+                return Some(index);
+            }
+            slot = (slot + 1) & (self.index.len() - 1);
+        }
+    }
+
+    fn insert(&mut self, member: Member) -> Result<usize> {
+        self.members.push(member)?;
+        if self.members.len() * 2 > self.index.len() {
+            self.index = List::zeros((self.index.len() * 2).max(256))?;
+            for index in 0..self.members.len() {
+                self.enter(index);
+            }
+        } else {
+            self.enter(self.members.len() - 1);
+        }
+        Ok(self.members.len() - 1)
+    }
+
+    /// Puts a member into the first free slot; there is one, since at most half
+    /// of them are taken.
+    fn enter(&mut self, index: usize) {
+        let Some(pid) = self.members.get(index).map(|member| member.stat.pid) else {
+            return;
+        };
+        let mut slot = self.slot_of(pid);
+        while self.index.get(slot).is_some_and(|&taken| taken != 0) {
+            slot = (slot + 1) & (self.index.len() - 1);
+        }
+        if let Some(free) = self.index.get_mut(slot) {
+            *free = u32::try_from(index + 1).unwrap_or(0);
+        }
+    }
+
+    fn is_nested_supervisor(&self, stat: &Stat) -> bool {
+        stat.name() == SUPERVISOR_NAME.to_bytes()
+            && stat.pid != self.command
+            && self
+                .proc
+                .as_ref()
+                .and_then(|proc| proc.executable(stat.pid).ok())
+                .is_some_and(|status| Some(status.identity) == self.executable)
+    }
+
+    /// The members that the last walk found alive, parents before children.
+    pub fn found(&self) -> impl Iterator<Item = &Member> {
+        self.order
+            .iter()
+            .filter_map(|&index| self.members.get(index as usize))
+            .filter(|member| !member.gone)
+    }
+
+    /// A child of ours was reaped: from now on its number may be anybody's.
+    pub fn reaped(&mut self, pid: i32) {
+        let position = self.position(pid);
+        if let Some(member) = position.and_then(|index| self.members.get_mut(index)) {
+            member.gone = true;
+        }
+    }
+
+    /// Sends `signal` to all that the last walk found, supervisors of other
+    /// corrals excepted where `nested` says so; to nobody twice. Returns how
+    /// many were reached.
+    pub fn signal_found(&mut self, signal: i32, nested: Nested) -> u64 {
+        self.send_where(signal, |tree, stat| {
+            nested == Nested::Enter || !tree.is_nested_supervisor(stat)
+        })
+    }
+
+    /// As [`Tree::signal_found`], to those alone that are not stopped.
+    pub fn stop_found(&mut self) -> u64 {
+        self.send_where(process::SIGSTOP, |_, stat| !stat.is_stopped())
+    }
+
+    /// Forgets that a signal was sent, so that it can be sent again: SIGSTOP
+    /// after SIGCONT, SIGKILL to what took none.
+    pub fn forget_sent(&mut self, signal: i32) {
+        for member in self.members.iter_mut() {
+            member.sent &= !bit(signal);
+        }
+    }
+
+    /// Sends `signal` to those that were sent `before` and are still there.
+    pub fn signal_those_sent(&mut self, signal: i32, before: i32) {
+        for index in 0..self.members.len() {
+            let sent = self
+                .members
+                .get(index)
+                .filter(|member| member.sent & bit(before) != 0);
+            if let Some(member) = sent.copied() {
+                let _ = self.reach(&member, signal);
+            }
+        }
+    }
+
+    fn send_where(&mut self, signal: i32, wanted: impl Fn(&Self, &Stat) -> bool) -> u64 {
+        let mut reached = 0;
+        for position in 0..self.order.len() {
+            let Some(index) = self.order.get(position).map(|&index| index as usize) else {
+                break;
+            };
+            let Some(member) = self.members.get(index).copied() else {
+                break;
+            };
+            if member.gone || member.sent & bit(signal) != 0 || !wanted(self, &member.stat) {
+                continue;
+            }
+            reached += u64::from(self.reach(&member, signal).is_ok());
+            if let Some(member) = self.members.get_mut(index) {
+                member.sent |= bit(signal);
+            }
+        }
+        reached
+    }
+
+    /// Sends one signal to one member, if it is still what it was.
+    fn reach(&self, member: &Member, signal: i32) -> Result<()> {
+        let pid = member.stat.pid;
+        if member.gone {
+            return Err(Errno::ESRCH);
+        }
+        if member.stat.ppid == self.root {
+            return signal::kill(pid, signal);
+        }
+        let proc = self.proc.as_ref().ok_or(Errno::ESRCH)?;
+        let handle = match process::pidfd_open(pid) {
+            Err(errno) if errno.is_refused() => proc.directory(pid)?,
+            opened => opened?,
+        };
+        let again = proc.stat(pid).ok_or(Errno::ESRCH)?;
+        let ours = again.ppid == self.root || self.position(again.ppid).is_some();
+        if again.start != member.stat.start || !ours {
+            return Err(Errno::ESRCH);
+        }
+        signal::pidfd_send_signal(handle.fd(), signal)
+    }
+}
+
+const fn bit(signal: i32) -> u64 {
+    1 << ((signal - 1) & 63)
+}
+
+/// A child of which nothing but its number is known.
+const fn unknown(pid: i32, root: i32) -> Stat {
+    Stat {
+        pid,
+        name: [0; 16],
+        state: b'?',
+        ppid: root,
+        pgid: 0,
+        sid: 0,
+        cpu_ticks: 0,
+        threads: 1,
+        start: 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn empty() -> Tree {
+        Tree::new(0)
+    }
+
+    fn stat(pid: i32, start: u64) -> Stat {
+        Stat {
+            state: b'S',
+            start,
+            ..unknown(pid, 1)
+        }
+    }
+
+    #[test]
+    fn ten_thousand_members_are_found_again() {
+        let mut tree = empty();
+        let mut found = Found::default();
+        for pid in 1..10_000 {
+            tree.see(stat(pid * 3, 7), &mut found)
+                .expect("memory for a test");
+        }
+        assert_eq!(
+            (found.alive, found.fresh, found.running),
+            (9999, 9999, 9999)
+        );
+        for pid in 1..10_000 {
+            let index = tree.position(pid * 3).expect("it was inserted");
+            assert_eq!(tree.members[index].stat.pid, pid * 3);
+            assert_eq!(tree.position(pid * 3 + 1), None);
+        }
+        assert_eq!(tree.found().count(), 9999);
+    }
+
+    #[test]
+    fn seen_twice_in_a_walk_counts_once() {
+        let mut tree = empty();
+        let mut found = Found::default();
+        tree.see(stat(5, 1), &mut found).expect("memory for a test");
+        tree.see(stat(5, 1), &mut found).expect("memory for a test");
+        assert_eq!(
+            found,
+            Found {
+                alive: 1,
+                fresh: 1,
+                running: 1
+            }
+        );
+    }
+
+    #[test]
+    fn a_reused_number_is_somebody_new() {
+        let mut tree = empty();
+        let mut found = Found::default();
+        tree.see(stat(5, 1), &mut found).expect("memory for a test");
+        tree.members[0].sent = bit(15);
+        tree.walk += 1;
+        tree.see(stat(5, 2), &mut found).expect("memory for a test");
+        assert_eq!((found.fresh, tree.members[0].sent), (2, 0));
+        tree.reaped(5);
+        tree.walk += 1;
+        tree.see(stat(5, 2), &mut found).expect("memory for a test");
+        assert_eq!(
+            found.fresh, 3,
+            "reaped, so the same start time is another process"
+        );
+    }
+
+    #[test]
+    fn zombies_are_not_alive() {
+        let mut tree = empty();
+        let mut found = Found::default();
+        let zombie = Stat {
+            state: b'Z',
+            ..stat(5, 1)
+        };
+        tree.see(zombie, &mut found).expect("memory for a test");
+        assert_eq!(found, Found::default());
+        tree.see(
+            Stat {
+                threads: 2,
+                ..zombie
+            },
+            &mut found,
+        )
+        .expect("memory for a test");
+        assert_eq!(found.alive, 1, "its first thread is gone, another is not");
+    }
+
+    #[test]
+    fn what_is_gone_or_unknown_is_never_signalled() {
+        let mut tree = empty();
+        let mut found = Found::default();
+        tree.see(stat(process::getpid(), 1), &mut found)
+            .expect("memory for a test");
+        // Our own pid with a wrong start time and a foreign parent.
+        assert_eq!(tree.signal_found(process::SIGKILL, Nested::Enter), 0);
+        tree.reaped(process::getpid());
+        assert_eq!(tree.found().count(), 0);
+    }
+}
