@@ -12,10 +12,12 @@
     deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)
 )]
 
+pub mod channel;
 pub mod cli;
 pub mod os;
 pub mod policy;
 pub mod report;
+pub mod sweep;
 pub mod sys;
 
 /// Runs corral from the first instruction to the last.

@@ -10,7 +10,7 @@
 
 use crate::sys::errno::{Errno, Result};
 use crate::sys::event::{self, Wait};
-use crate::sys::fd::{self, Fd, OwnedFd, STDERR, STDIN, STDOUT};
+use crate::sys::fd::{self, Fd, STDERR, STDIN, STDOUT};
 use crate::sys::file::{self, Open};
 
 /// Which of 0, 1 and 2 are open; the others are plugged from now on.
@@ -39,48 +39,23 @@ fn plug(number: i32) -> Result<()> {
     }
 }
 
-/// Closes every descriptor but those in `keep`, which is sorted for it. Others
-/// may be waiting for the end of a pipe that was inherited.
-pub fn close_all_but(keep: &mut [i32]) {
-    keep.sort_unstable();
-    let mut next = 0;
-    for &number in keep.iter() {
-        if number > next {
-            close_from_to(next, number - 1);
-        }
-        next = next.max(number.saturating_add(1));
-    }
-    close_from_to(next, i32::MAX);
-}
-
-fn close_from_to(first: i32, last: i32) {
-    if fd::close_range(first.cast_unsigned(), last.cast_unsigned(), false).is_err() {
-        // Refused by a seccomp filter: one by one, as far as descriptors
-        // usually go. What is missed stays open and does no harm but that.
-        for number in first..=last.min(first.saturating_add(4096)) {
+/// Closes what was inherited above 2, for others may be waiting for the end of a
+/// pipe or the end of a lock. It is told from what corral has made by one bit:
+/// what was inherited came through an exec, so it is not close-on-exec, and all
+/// of ours is.
+pub fn close_inherited() {
+    let highest = fd::highest();
+    for number in 3..=highest {
+        if fd::survives_exec(Fd::inherited(number)) {
             fd::close_number(number);
         }
     }
-}
-
-/// Whether two of the standard descriptors are one open file, as `2>&1` makes
-/// them: asked of the kernel where it can say, else by what they are.
-#[must_use]
-pub fn same_open_file(pid: i32, a: Fd<'_>, b: Fd<'_>) -> bool {
-    fd::same_by_query(a, b)
-        .or_else(|| fd::same_by_kcmp(pid, a, b))
-        .unwrap_or_else(|| {
-            let (Ok(first), Ok(second)) = (file::status(a), file::status(b)) else {
-                return false;
-            };
-            let regular = first.kind == file::Kind::Regular;
-            first.identity == second.identity
-                && fd::status_flags(a) == fd::status_flags(b)
-                && (!regular || file::position(a) == file::position(b))
-        })
-}
-
-/// Keeps a descriptor for the whole life of this process.
-pub fn keep(fd: OwnedFd) -> Fd<'static> {
-    Fd::inherited(fd.into_raw())
+    let first = highest.saturating_add(1).cast_unsigned();
+    if fd::close_range(first, u32::MAX, false).is_err() {
+        // Refused by a seccomp filter: one by one, as far as descriptors
+        // usually go. What is missed stays open and does no harm but that.
+        for number in highest..highest.saturating_add(1024) {
+            fd::close_number(number.saturating_add(1));
+        }
+    }
 }

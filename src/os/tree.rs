@@ -84,6 +84,8 @@ pub struct Tree {
     order: List<u32>,
     scratch: List<i32>,
     walk: u32,
+    /// Whether walks find the dead that nobody has reaped, too.
+    with_dead: bool,
 }
 
 impl Tree {
@@ -105,7 +107,21 @@ impl Tree {
             order: List::new(),
             scratch: List::new(),
             walk: 0,
+            with_dead: false,
         }
+    }
+
+    /// As [`Tree::walk`] into everything, and the dead that nobody has reaped are
+    /// found as well: a tracer may hold one of our children, so that it never
+    /// becomes ours to reap.
+    ///
+    /// # Errors
+    /// ENOMEM.
+    pub fn walk_with_dead(&mut self) -> Result<Found> {
+        self.with_dead = true;
+        let found = self.walk(Nested::Enter);
+        self.with_dead = false;
+        found
     }
 
     /// The /proc that it is read from.
@@ -233,7 +249,7 @@ impl Tree {
 
     /// Notes that a process belongs to the tree.
     fn see(&mut self, stat: Stat, found: &mut Found) -> Result<()> {
-        if !stat.is_alive() {
+        if !stat.is_alive() && !self.with_dead {
             return Ok(());
         }
         let walk = self.walk;

@@ -21,6 +21,8 @@ use super::time::{Instant, Span};
 pub const LONGEST_PROOF: Span = Span::from_secs(30);
 /// The wait after the first pass of SIGKILL; it doubles from pass to pass.
 const FIRST_PAUSE: Span = Span::from_millis(2);
+/// What one process needs to die, about.
+const DYING: Span = Span(40_000);
 /// The longest wait between two passes.
 const LONGEST_PAUSE: Span = Span::from_millis(64);
 /// Most steps before SIGKILL.
@@ -43,6 +45,8 @@ pub struct Rules {
     pub step_count: usize,
     /// `--leftovers=wait`.
     pub wait_for_leftovers: bool,
+    /// `--signal-scope=command`: what outlives the command gets only SIGKILL.
+    pub command_only: bool,
 }
 
 impl Rules {
@@ -295,7 +299,9 @@ pub fn step(rules: &Rules, state: State, now: Instant, event: Event) -> (State, 
                 } else {
                     until
                 };
-                let next = now.plus(pause);
+                // The dying need a moment each; looking earlier finds them again.
+                let dying = Span(found.saturating_mul(DYING.0)).min(LONGEST_PAUSE);
+                let next = now.plus(pause.max(dying));
                 let pause = Span(pause.0.saturating_mul(2)).min(LONGEST_PAUSE);
                 let alive = found;
                 (
@@ -412,7 +418,11 @@ fn stop(rules: &Rules, cause: Cause, now: Instant) -> (State, Actions) {
 
 /// The first step of the signals, or SIGKILL where there is no grace.
 fn signal(rules: &Rules, cause: Cause, now: Instant) -> (State, Actions) {
-    let Some((first, wait)) = rules.step(0).filter(|_| rules.has_grace()) else {
+    let nobody_to_ask = rules.command_only && matches!(cause, Cause::Exited | Cause::Exec);
+    let first = rules
+        .step(0)
+        .filter(|_| rules.has_grace() && !nobody_to_ask);
+    let Some((first, wait)) = first else {
         return kill(rules, cause, now, now);
     };
     let (signal, impatient) = match cause {
@@ -487,6 +497,7 @@ mod tests {
         ],
         step_count: 2,
         wait_for_leftovers: false,
+        command_only: false,
     };
 
     const EVENTS: [Event; 11] = [
@@ -810,6 +821,23 @@ mod tests {
         };
         let (_, actions) = run(&rules, &[(1000, Event::Tick)]);
         assert_eq!(actions, [Action::MarkOver(Cause::Wall), Action::Kill]);
+    }
+
+    #[test]
+    fn what_outlives_the_command_is_not_asked_under_the_commands_scope() {
+        let rules = Rules {
+            command_only: true,
+            ..RULES
+        };
+        let (_, actions) = run(&rules, &[(5, ENDED), (105, Event::Tick)]);
+        let expected = [
+            Action::MarkOver(Cause::Exited),
+            Action::ListLeftovers,
+            Action::Kill,
+        ];
+        assert_eq!(actions, expected);
+        let (_, actions) = run(&rules, &[(1000, Event::Tick)]);
+        assert_eq!(actions, [Action::MarkOver(Cause::Wall), Action::Signal(15)]);
     }
 
     #[test]

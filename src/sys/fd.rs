@@ -9,6 +9,7 @@
 //! send(2). May use: `errno`.
 
 use core::marker::PhantomData;
+use core::sync::atomic::{AtomicI32, Ordering};
 
 use linux_raw_sys::{general as raw, ioctl, net};
 use sc::syscall;
@@ -30,9 +31,19 @@ pub const STDOUT: Fd<'static> = Fd(1, PhantomData);
 /// Standard error.
 pub const STDERR: Fd<'static> = Fd(2, PhantomData);
 
+/// The highest number that this process was ever given.
+static HIGHEST: AtomicI32 = AtomicI32::new(2);
+
+/// The highest descriptor that this process has made for itself.
+#[must_use]
+pub fn highest() -> i32 {
+    HIGHEST.load(Ordering::Relaxed)
+}
+
 impl OwnedFd {
     /// Takes ownership of a number that the kernel has just returned.
-    pub(super) const fn new(number: i32) -> Self {
+    pub(super) fn new(number: i32) -> Self {
+        HIGHEST.fetch_max(number, Ordering::Relaxed);
         Self(number)
     }
 
@@ -107,6 +118,12 @@ fn fcntl(fd: Fd<'_>, command: u32, argument: usize) -> Result<i32> {
 pub fn set_cloexec(fd: Fd<'_>, on: bool) -> Result<()> {
     let flag = if on { raw::FD_CLOEXEC } else { 0 };
     fcntl(fd, raw::F_SETFD, flag as usize).map(|_| ())
+}
+
+/// Whether it is open and not close-on-exec (F_GETFD).
+#[must_use]
+pub fn survives_exec(fd: Fd<'_>) -> bool {
+    fcntl(fd, raw::F_GETFD, 0).is_ok_and(|flags| flags.cast_unsigned() & raw::FD_CLOEXEC == 0)
 }
 
 /// The open file's status flags (F_GETFL).

@@ -9,7 +9,9 @@
 //!
 //! May use: `errno`, `fd`, `process`, `signal`.
 
+use core::cell::UnsafeCell;
 use core::ffi::{CStr, c_char};
+use core::sync::atomic::{AtomicBool, Ordering};
 
 use linux_raw_sys::auxvec as raw;
 
@@ -176,17 +178,28 @@ impl Start {
         }
     }
 
-    /// Puts `NAME=value` into the environment that the command will get: over
-    /// the one that is there, or in the first slot after it.
-    pub fn export(&mut self, text: &'static CStr) {
-        let bytes = text.to_bytes();
-        let name = bytes.split(|&byte| byte == b'=').next().unwrap_or_default();
+    /// Puts `CORRAL_RUN_ID=id` into the environment that the command will get:
+    /// over the one that is there, or in the first slot after it. Once; the id is
+    /// cut at [`RUN_ID_BYTES`].
+    pub fn export_run_id(&mut self, id: &[u8]) {
+        const NAME: &[u8] = b"CORRAL_RUN_ID";
+        if RUN_ID_TAKEN.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let text = RUN_ID.0.get().cast::<u8>();
+        let id = id.iter().take(RUN_ID_BYTES);
+        for (offset, byte) in NAME.iter().chain(b"=").chain(id).enumerate() {
+            // SAFETY: name, `=` and id fit with their NUL, by the static's size.
+            let place = unsafe { text.add(offset) };
+            // SAFETY: only this call, once, touches the static.
+            unsafe { place.write(*byte) };
+        }
         let environment = &mut self.environment;
-        let index = environment.position(name).unwrap_or(environment.count);
+        let index = environment.position(NAME).unwrap_or(environment.count);
         // SAFETY: at most the closing null, on the initial stack.
         let slot = unsafe { environment.first.add(index) };
         // SAFETY: ours to write: the pointers belong to this process.
-        unsafe { slot.write(text.as_ptr()) };
+        unsafe { slot.write(text.cast::<c_char>()) };
         if index == environment.count {
             environment.count += 1;
             // SAFETY: the word after the closing null is the first of the
@@ -197,6 +210,19 @@ impl Start {
         }
     }
 }
+
+/// Longest run id that the environment takes.
+pub const RUN_ID_BYTES: usize = 64;
+
+/// Where the variable's text lives; zero-filled, so it ends in NUL.
+struct RunId(UnsafeCell<[u8; 13 + 1 + RUN_ID_BYTES + 1]>);
+
+// SAFETY: written once, before there is a second process that shares memory;
+// `RUN_ID_TAKEN` sees to it.
+unsafe impl Sync for RunId {}
+
+static RUN_ID: RunId = RunId(UnsafeCell::new([0; 13 + 1 + RUN_ID_BYTES + 1]));
+static RUN_ID_TAKEN: AtomicBool = AtomicBool::new(false);
 
 /// Ends this process as a bug does: by a signal, so that the other of corral's
 /// processes takes it for the loss that it is.

@@ -1,0 +1,248 @@
+//! How is a whole tree signalled, stopped, ended and described?
+//!
+//! The hands of the supervisor, and of the monitor once the supervisor is lost:
+//! everything that is done to the processes below this one. What is done when is
+//! the machine's business.
+//!
+//! A first pass of SIGKILL goes over the tree as it stands, which ends all that
+//! is not growing. From the second on the tree is stopped before it is killed:
+//! killing alone frees process slots that a fork storm fills again, stopping
+//! does not. The stopping is bounded, for a vfork parent or a frozen process
+//! never reads as stopped.
+//!
+//! May use: `sys`, `os`, `report` types.
+
+use crate::os::procfs::Stat;
+use crate::os::tree::{Found, Nested, Tree};
+use crate::report::record::{Detached, Process, Text};
+use crate::sys::event;
+use crate::sys::memory::List;
+use crate::sys::process::{self, Ended, Waited};
+use crate::sys::time::{self, Clock};
+
+/// Longest time that one pass spends on stopping the tree, in nanoseconds.
+const STOPPING: u64 = 400_000_000;
+/// How often those that do not read as stopped are looked at again, 1 ms apart.
+const PATIENCE: u32 = 15;
+/// Most walks before the first signals; a tree that still grows then is signalled
+/// as it stands.
+const MOST_WALKS: u32 = 8;
+/// Most children reaped before the loop looks at anything else.
+const REAP_AT_ONCE: u32 = 4096;
+
+/// What a round of reaping found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reaped {
+    /// No child is left at all.
+    Empty,
+    /// The ones that are left have not ended.
+    Some,
+    /// There may be more to reap at once.
+    More,
+}
+
+/// A list of processes as it was.
+#[derive(Debug, Default)]
+pub struct Seen {
+    /// The first of them.
+    pub first: List<Process>,
+    /// All of them.
+    pub total: u64,
+}
+
+/// The processes below this one.
+#[derive(Debug)]
+pub struct Sweep {
+    tree: Option<Tree>,
+    command: i32,
+    /// How the command ended, once it is reaped.
+    pub command_ended: Option<Ended>,
+    /// How many processes were reaped.
+    pub reaped: u64,
+    ticks_per_second: u64,
+    passes: u32,
+}
+
+impl Sweep {
+    /// Of this process, whose command is `command` (0: unknown).
+    #[must_use]
+    pub const fn new(command: i32, ticks_per_second: u64) -> Self {
+        Self {
+            tree: None,
+            command,
+            command_ended: None,
+            reaped: 0,
+            ticks_per_second,
+            passes: 0,
+        }
+    }
+
+    fn tree(&mut self) -> &mut Tree {
+        let command = self.command;
+        self.tree.get_or_insert_with(|| Tree::new(command))
+    }
+
+    /// Reaps what has ended.
+    pub fn reap(&mut self) -> Reaped {
+        for _ in 0..REAP_AT_ONCE {
+            match process::reap_any() {
+                Waited::NoChild => return Reaped::Empty,
+                Waited::Nothing => return Reaped::Some,
+                Waited::Stopped => {}
+                Waited::Reaped(pid, ended) => {
+                    self.reaped += 1;
+                    if pid == self.command {
+                        self.command_ended = Some(ended);
+                    }
+                    if let Some(tree) = &mut self.tree {
+                        tree.reaped(pid);
+                    }
+                }
+            }
+        }
+        Reaped::More
+    }
+
+    /// Sends a signal to the command alone, while it is there. Whether it was.
+    pub fn signal_command(&self, signal: i32) -> bool {
+        self.command_ended.is_none() && crate::sys::signal::kill(self.command, signal).is_ok()
+    }
+
+    /// Sends a signal, and where `wake` says so SIGCONT, to every process of the
+    /// tree, once to each: the tree is walked until a walk finds nobody new.
+    /// Returns how many it reached.
+    pub fn signal_tree(&mut self, signal: i32, wake: bool) -> u64 {
+        let tree = self.tree();
+        for _ in 0..MOST_WALKS {
+            match tree.walk(Nested::Leave) {
+                Ok(Found { fresh: 0, .. }) | Err(_) => break,
+                Ok(_) => {}
+            }
+        }
+        let reached = tree.signal_found(signal, Nested::Leave);
+        if wake {
+            tree.signal_found(process::SIGCONT, Nested::Leave);
+        }
+        reached
+    }
+
+    /// One pass of SIGKILL over all that is alive. Returns how many that were.
+    pub fn kill_pass(&mut self) -> u64 {
+        self.passes += 1;
+        let stop_first = self.passes > 1;
+        if self.passes == 2 {
+            // Against a storm that has all the CPUs; refused to most users.
+            let _ = process::set_realtime();
+        }
+        let tree = self.tree();
+        tree.forget_sent(process::SIGKILL);
+        let found = if stop_first {
+            stop(tree)
+        } else {
+            tree.walk(Nested::Enter).unwrap_or_default()
+        };
+        tree.signal_found(process::SIGKILL, Nested::Enter);
+        found.alive
+    }
+
+    /// Stops every process of the tree that is not stopped already (Ctrl-Z).
+    pub fn stop_tree(&mut self) {
+        stop(self.tree());
+    }
+
+    /// Lets those go on that [`Sweep::stop_tree`] stopped, and nobody else.
+    pub fn continue_tree(&mut self) {
+        let tree = self.tree();
+        tree.signal_those_sent(process::SIGCONT, process::SIGSTOP);
+        tree.forget_sent(process::SIGSTOP);
+    }
+
+    /// Describes what is alive, `most` of it in full.
+    pub fn list(&mut self, most: usize) -> Seen {
+        let found = self.tree().walk(Nested::Enter).unwrap_or_default();
+        self.describe(found, most)
+    }
+
+    /// As [`Sweep::list`], with the dead that cannot be reaped.
+    pub fn list_survivors(&mut self, most: usize) -> Seen {
+        let found = self.tree().walk_with_dead().unwrap_or_default();
+        self.describe(found, most)
+    }
+
+    fn describe(&mut self, found: Found, most: usize) -> Seen {
+        let (command, ticks) = (self.command, self.ticks_per_second);
+        let now = time::now(Clock::Boot);
+        let tree = self.tree();
+        let mut seen = Seen {
+            first: List::new(),
+            total: found.alive,
+        };
+        for member in tree.found().take(most) {
+            let process = describe(tree, &member.stat, command, ticks, now);
+            if seen.first.push(process).is_err() {
+                break;
+            }
+        }
+        seen
+    }
+
+    /// Who traces this process (0: nobody, or unknown).
+    pub fn tracer_of(&mut self, pid: i32) -> i32 {
+        let proc = self.tree().proc();
+        proc.and_then(|proc| proc.uid_and_tracer(pid))
+            .map_or(0, |(_, tracer)| tracer)
+    }
+}
+
+/// Stops the tree until a walk finds nobody new and all that were found stopped.
+fn stop(tree: &mut Tree) -> Found {
+    let began = time::now(Clock::Monotonic);
+    let mut patience = PATIENCE;
+    tree.forget_sent(process::SIGSTOP);
+    loop {
+        let Ok(found) = tree.walk(Nested::Enter) else {
+            return Found::default();
+        };
+        let sent = tree.stop_found();
+        if sent == 0 && found.fresh == 0 {
+            if found.running == 0 || patience == 0 {
+                return found;
+            }
+            patience -= 1;
+            // They need a CPU to stop on, which may be ours.
+            let _ = event::ppoll(&mut [], Some(1_000_000));
+        }
+        if time::now(Clock::Monotonic).saturating_sub(began) > STOPPING {
+            return found;
+        }
+    }
+}
+
+fn describe(tree: &Tree, stat: &Stat, command: i32, ticks: u64, now: u64) -> Process {
+    let (mut argv0, mut wchan) = ([0; 64], [0; 32]);
+    let proc = tree.proc();
+    let to_ms = |count: u64| count.saturating_mul(1000) / ticks.max(1);
+    let detached = if stat.sid != command {
+        Detached::Session
+    } else if stat.pgid != command {
+        Detached::Group
+    } else {
+        Detached::No
+    };
+    Process {
+        pid: stat.pid,
+        name: Text::new(stat.name()),
+        argv0: Text::new(proc.map_or(&[], |proc| proc.argv0(stat.pid, &mut argv0))),
+        uid: proc
+            .and_then(|proc| proc.uid_and_tracer(stat.pid))
+            .map(|(uid, _)| uid),
+        state: stat.state,
+        wchan: Text::new(proc.map_or(&[], |proc| proc.wchan(stat.pid, &mut wchan))),
+        age_ms: (now / 1_000_000).saturating_sub(to_ms(stat.start)),
+        cpu_ms: to_ms(stat.cpu_ticks),
+        ppid: stat.ppid,
+        pgid: stat.pgid,
+        sid: stat.sid,
+        detached,
+    }
+}
