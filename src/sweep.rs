@@ -14,7 +14,7 @@
 
 use crate::os::procfs::Stat;
 use crate::os::tree::{Found, Nested, Tree};
-use crate::report::record::{Detached, Process, Text};
+use crate::report::record::{Detached, Listing, Process, Text};
 use crate::sys::event;
 use crate::sys::memory::List;
 use crate::sys::process::{self, Ended, Waited};
@@ -48,6 +48,14 @@ pub struct Seen {
     pub first: List<Process>,
     /// All of them.
     pub total: u64,
+}
+
+impl Seen {
+    /// As the record takes it.
+    #[must_use]
+    pub fn listing(&self) -> Listing<'_> {
+        Listing { first: &self.first, total: self.total }
+    }
 }
 
 /// The processes below this one.

@@ -1,0 +1,425 @@
+//! What does the process that the user sees do?
+//!
+//! It checks everything that can fail, forks the supervisor and then only
+//! listens: signals that come are told to the supervisor, what the supervisor
+//! decides is carried out (stop with it on Ctrl-Z, restore the terminal, die of
+//! the signal that cancelled), its exit status is corral's. If the supervisor is
+//! killed, its orphans come to this process, a subreaper too, which ends them.
+//!
+//! Where this process has children that it did not start (`sleep & exec corral`)
+//! or can get some (PID 1), orphans of strangers could not be told from those of
+//! the run. Then a childless process stands between, the guard, which does the
+//! same for the supervisor and has nothing else below it.
+//!
+//! Every catchable signal but those of a fault of our own is blocked and read
+//! from a signalfd; a signal that was ignored when we started is read as well,
+//! for blocking comes before ignoring, and is passed over (signalfd(2)).
+//!
+//! May use: everything.
+
+use crate::channel::{Channel, Heard, Message};
+use crate::cli::parse::{self, Given};
+use crate::cli::plan::{Mode, Plan};
+use crate::loss;
+use crate::os::host;
+use crate::os::sink::{self, Sink};
+use crate::policy::time::{Instant, Span};
+use crate::policy::verdict;
+use crate::report::record::Text;
+use crate::run::{self, Run, WRITING, now};
+use crate::supervisor::{self, Ties};
+use crate::sys::event::{self, Wait};
+use crate::sys::fd::{OwnedFd, STDIN, STDOUT};
+use crate::sys::process::{self, Ended, Forked, Waited};
+use crate::sys::signal::{self, Received, SignalSet};
+use crate::sys::start::Start;
+use crate::sys::terminal::{self, Modes};
+
+/// What the guard calls itself in /proc/PID/comm.
+const GUARD_NAME: &core::ffi::CStr = c"crl-guard";
+
+/// Signals of a fault of our own, which cannot be waited for.
+const FAULTS: [i32; 7] = [
+    process::SIGILL,
+    process::SIGTRAP,
+    process::SIGABRT,
+    process::SIGBUS,
+    process::SIGFPE,
+    process::SIGSEGV,
+    process::SIGSYS,
+];
+
+/// Runs corral from the first instruction to the last.
+pub fn enter(start: Start) -> ! {
+    process::exit(main(start))
+}
+
+fn main(mut start: Start) -> u8 {
+    if start.secure {
+        let advice = "it serves the user who starts it: remove its setuid or setgid bit, its \
+                      file capabilities, or the security module's transition";
+        run::complain("run with", b"raised privileges", "EPERM (operation not permitted)", advice);
+        return verdict::MISUSE;
+    }
+    let plan = match parse::parse(&start.args) {
+        Ok(Given::Run(plan)) => plan,
+        Ok(Given::Help) => return print(crate::cli::HELP.as_bytes()),
+        Ok(Given::Version) => {
+            return print(concat!("corral ", env!("CARGO_PKG_VERSION"), "\n").as_bytes());
+        }
+        Err(misuse) => {
+            run::say(|out| misuse.write(out));
+            return verdict::MISUSE;
+        }
+    };
+    if let Some(option) = unenforceable(&plan) {
+        let advice = "this version has no enforced mode; leave the option out";
+        run::complain("enforce", option, "ENOSYS (function not implemented)", advice);
+        return verdict::MISUSE;
+    }
+    // From here on numbers 0, 1 and 2 are what they should be.
+    let open = match host::standard_descriptors() {
+        Ok(open) => open,
+        Err(errno) => {
+            return run::refuse("look at", b"descriptors 0 to 2", errno, "open them");
+        }
+    };
+    let mut sink = None;
+    if let Some(target) = plan.json {
+        match Sink::prepare(target) {
+            Ok(prepared) => sink = Some(prepared),
+            Err(error) => {
+                let name = match target {
+                    crate::cli::plan::Target::Path(path) => path.to_bytes(),
+                    crate::cli::plan::Target::Fd(_) => b"its descriptor",
+                };
+                return run::refuse("write the record to", name, error.errno(), error.advice());
+            }
+        }
+    }
+    let id = match plan.run_id {
+        Some(id) => Text::new(id),
+        None => hexadecimal(start.random),
+    };
+    start.export_run_id(id.as_bytes());
+    let run = Run {
+        plan,
+        start,
+        id,
+        uid: process::getuid(),
+        parent_pid: process::getppid(),
+        open,
+        sink,
+    };
+    watch(run)
+}
+
+/// The option that this version cannot enforce, if one was given.
+fn unenforceable(plan: &Plan) -> Option<&'static [u8]> {
+    if plan.mode == Mode::Enforced {
+        Some(b"--cgroup-mode=enforced")
+    } else if plan.mem.is_some() {
+        Some(b"--mem")
+    } else if plan.pids.is_some() {
+        Some(b"--pids")
+    } else {
+        None
+    }
+}
+
+/// What was asked for on stdout; 125 where it cannot be written.
+fn print(text: &[u8]) -> u8 {
+    match sink::put(STDOUT, text, now().plus(Span::from_secs(10))) {
+        Ok(()) => 0,
+        Err(errno) => run::refuse("write to", b"standard output", errno, "open it for writing"),
+    }
+}
+
+fn hexadecimal<const N: usize>(bytes: [u8; 16]) -> Text<N> {
+    let mut text = Text::EMPTY;
+    for nibble in bytes.into_iter().flat_map(|byte| [byte >> 4, byte & 15]) {
+        let base = if nibble < 10 { b'0' } else { b'a' - 10 };
+        text.push(&[base + nibble]);
+    }
+    text
+}
+
+/// The monitor's view of the run.
+struct Monitor {
+    run: Run,
+    channel: Channel,
+    signals: OwnedFd,
+    child: i32,
+    /// The child is the guard, and the supervisor its child.
+    guarded: bool,
+    modes: Option<Modes>,
+    /// The terminal was given to the command's session.
+    handed: bool,
+    verdict: Option<(u8, i32, bool)>,
+    /// When the record is given up that the supervisor is writing.
+    patience: Option<Instant>,
+}
+
+/// Blocks what is to be read from the signalfd.
+fn block_signals() -> SignalSet {
+    let set = FAULTS.iter().fold(SignalSet::ALL, |set, &signal| set.without(signal));
+    signal::block_exactly(set);
+    // An ignored SIGCHLD would lose the command's status; the other two the
+    // command is to have at their defaults.
+    for signal in [process::SIGCHLD, process::SIGPIPE, process::SIGXFSZ] {
+        signal::set_default(signal);
+    }
+    set
+}
+
+fn watch(run: Run) -> u8 {
+    let advice = "raise the limits on open files and processes";
+    let blocked = block_signals();
+    let modes = if run.open.first() == Some(&true) { terminal::modes(STDIN).ok() } else { None };
+    let handed = modes.is_some() && hand_over_terminal();
+    let (ours, theirs) = match Channel::pair() {
+        Ok(pair) => pair,
+        Err(errno) => return run::refuse("make", b"a socket pair", errno, advice),
+    };
+    let monitor = process::pidfd_open(process::getpid()).ok();
+    let guarded = process::getpid() == 1 || process::has_children();
+    if !guarded && let Err(errno) = process::set_child_subreaper() {
+        let advice = "allow prctl(2) in this sandbox";
+        return run::refuse("become", b"a child subreaper", errno, advice);
+    }
+    let ties = Ties { channel: theirs, monitor, hand_terminal: handed };
+    let (child, pidfd) = match process::fork() {
+        Ok(Forked::Child) => {
+            drop(ours);
+            if guarded { guard(run, ties) } else { supervisor::supervise(run, ties) }
+        }
+        Ok(Forked::Parent(child, pidfd)) => (child, pidfd),
+        Err(errno) => return run::refuse("start", b"the supervisor", errno, advice),
+    };
+    drop(ties);
+    host::close_inherited();
+    let signals = match signal::signalfd(blocked) {
+        Ok(signals) => signals,
+        // The supervisor hears that we are gone and ends the run.
+        Err(errno) => return run::refuse("read", b"signals", errno, advice),
+    };
+    let mut monitor = Monitor {
+        run,
+        channel: ours,
+        signals,
+        child,
+        guarded,
+        modes,
+        handed,
+        verdict: None,
+        patience: None,
+    };
+    monitor.listen(pidfd)
+}
+
+/// Gives up a controlling terminal that this session leader has, so that the
+/// command's session can have it and with it job control (`docker run -it`).
+fn hand_over_terminal() -> bool {
+    if process::session() != process::getpid() || terminal::foreground_group(STDIN).is_err() {
+        return false;
+    }
+    let hung_up = SignalSet::EMPTY.with(process::SIGHUP).with(process::SIGCONT);
+    let Ok(signals) = signal::signalfd(hung_up) else { return false };
+    if terminal::disown(STDIN).is_err() {
+        return false;
+    }
+    // Our own doing hangs up the foreground group, which we are in.
+    while signal::receive(&signals).is_some() {}
+    true
+}
+
+impl Monitor {
+    fn listen(&mut self, pidfd: Option<OwnedFd>) -> u8 {
+        let mut pidfd = pidfd;
+        let mut connected = true;
+        loop {
+            let mut waits = [Wait::readable(self.signals.fd()), Wait::NOTHING, Wait::NOTHING];
+            let [_, child, channel] = &mut waits;
+            if let Some(pidfd) = &pidfd {
+                *child = Wait::readable(pidfd.fd());
+            }
+            if connected {
+                *channel = Wait::readable(self.channel.fd());
+            }
+            let timeout = self.patience.map(|until| until.since(now()).0);
+            let _ = event::ppoll(&mut waits, timeout);
+            let [signals, child, channel] = waits;
+            if channel.fired() {
+                connected = self.hear();
+            }
+            if child.fired() {
+                // Once: one that a tracer holds stays readable. SIGCHLD tells.
+                pidfd = None;
+            }
+            if child.fired() || signals.fired() {
+                if let Some(status) = self.reap() {
+                    return status;
+                }
+            }
+            if signals.fired() {
+                self.hear_signals();
+            }
+            if self.guarded && self.child == 0 && !connected {
+                // The guard was lost, and now the supervisor is through.
+                let (status, ..) = self.verdict.unwrap_or((verdict::NOT_PROVED, 0, true));
+                return self.end(status);
+            }
+            if self.patience.is_some_and(|until| now() >= until) {
+                let (status, ..) = self.verdict.unwrap_or((verdict::NOT_PROVED, 0, true));
+                let advice = "its disk or its reader does not answer";
+                let error = crate::sys::errno::Errno::ETIMEDOUT.text();
+                run::complain("write the record to", self.run.json_name(), error, advice);
+                return self.end(verdict::with_record(status, false));
+            }
+        }
+    }
+
+    /// Whether the supervisor's end is still open.
+    fn hear(&mut self) -> bool {
+        loop {
+            match self.channel.hear() {
+                Heard::Nothing => return true,
+                Heard::Closed => return false,
+                Heard::Message(Message::Stopped) => self.stop(),
+                Heard::Message(Message::Verdict { status, signal, restore_terminal }) => {
+                    self.verdict = Some((status, signal, restore_terminal));
+                    let longest = WRITING.0.saturating_mul(2);
+                    self.patience = Some(now().plus(Span(longest)));
+                }
+                Heard::Message(
+                    Message::Cancel(_)
+                    | Message::Forward(_)
+                    | Message::Stop
+                    | Message::Continue
+                    | Message::GuardLost,
+                ) => {}
+            }
+        }
+    }
+
+    /// Reaps our child, and strangers where we have any. The status to end with
+    /// once our child is through.
+    fn reap(&mut self) -> Option<u8> {
+        loop {
+            let waited = if self.guarded { process::reap_any() } else { process::reap(self.child) };
+            match waited {
+                Waited::NoChild | Waited::Nothing => return None,
+                Waited::Stopped => {}
+                Waited::Reaped(pid, ended) if pid == self.child => {
+                    // The last word may still be in the channel.
+                    self.hear();
+                    match ended {
+                        Ended::Code(status) => return Some(self.end(status)),
+                        Ended::Signal(..) if self.guarded => {
+                            self.child = 0;
+                            self.channel.say(Message::GuardLost);
+                        }
+                        Ended::Signal(..) => {
+                            let status = loss::end_orphans(&mut self.run);
+                            self.verdict = Some((status, 0, true));
+                            return Some(self.end(status));
+                        }
+                    }
+                }
+                Waited::Reaped(..) => {}
+            }
+        }
+    }
+
+    fn hear_signals(&mut self) {
+        while let Some(received) = signal::receive(&self.signals) {
+            self.heed(received);
+        }
+    }
+
+    fn heed(&self, received: Received) {
+        match received.signal {
+            process::SIGCHLD | process::SIGPIPE | process::SIGXFSZ => {}
+            // From writing or setting the terminal in the background.
+            process::SIGTTIN | process::SIGTTOU => {}
+            process::SIGCONT => self.channel.say(Message::Continue),
+            signal if signal::is_ignored(signal) => {}
+            process::SIGTSTP => self.channel.say(Message::Stop),
+            process::SIGTERM | process::SIGINT | process::SIGHUP | process::SIGQUIT => {
+                self.channel.say(Message::Cancel(received));
+            }
+            _ => self.channel.say(Message::Forward(received)),
+        }
+    }
+
+    /// The tree is stopped: stops too, as an ordinary process would, so that the
+    /// kernel's rule for orphaned groups holds. Goes on with SIGCONT, or at once
+    /// where the kernel drops the signal.
+    fn stop(&self) {
+        let _ = signal::kill(process::getpid(), process::SIGTSTP);
+        let blocked = FAULTS.iter().fold(SignalSet::ALL, |set, &signal| set.without(signal));
+        signal::block_exactly(blocked.without(process::SIGTSTP));
+        signal::block_exactly(blocked);
+        self.channel.say(Message::Continue);
+    }
+
+    /// Ends as the verdict says; returns the status where no signal does it.
+    fn end(&self, status: u8) -> u8 {
+        let (_, signal, restore) = self.verdict.unwrap_or((status, 0, false));
+        if restore {
+            self.restore_terminal();
+        }
+        if signal != 0 && status == verdict::signalled(signal) && process::getpid() != 1 {
+            process::set_not_dumpable();
+            signal::set_default(signal);
+            let _ = signal::kill(process::getpid(), signal);
+            signal::block_exactly(SignalSet::ALL.without(signal));
+        }
+        status
+    }
+
+    /// Gives the terminal the modes that it had, but only while it is ours: in
+    /// the background it is somebody else's.
+    fn restore_terminal(&self) {
+        let Some(modes) = &self.modes else { return };
+        let foreground = terminal::foreground_group(STDIN) == Ok(process::group());
+        if self.handed || foreground {
+            let _ = terminal::set_modes(STDIN, modes);
+        }
+    }
+}
+
+/// The childless process between monitor and supervisor: waits for the one, and
+/// if it is killed ends what it leaves.
+fn guard(mut run: Run, ties: Ties) -> ! {
+    process::setsid();
+    process::set_name(GUARD_NAME);
+    let advice = "raise the limits on processes";
+    let made = process::set_child_subreaper().and_then(|()| process::fork());
+    let child = match made {
+        Ok(Forked::Child) => supervisor::supervise(run, ties),
+        Ok(Forked::Parent(child, _)) => child,
+        Err(errno) => process::exit(run::refuse("start", b"the supervisor", errno, advice)),
+    };
+    drop(ties);
+    host::close_inherited();
+    let Ok(children) = signal::signalfd(SignalSet::EMPTY.with(process::SIGCHLD)) else {
+        // Nobody watches the supervisor then; it does its work all the same.
+        process::exit(run::refuse(
+            "watch",
+            b"the supervisor",
+            crate::sys::errno::Errno::EMFILE,
+            advice,
+        ));
+    };
+    loop {
+        match process::reap(child) {
+            Waited::Reaped(_, Ended::Code(status)) => process::exit(status),
+            Waited::Reaped(_, Ended::Signal(..)) => process::exit(loss::end_orphans(&mut run)),
+            Waited::NoChild => process::exit(verdict::NOT_PROVED),
+            Waited::Nothing | Waited::Stopped => {}
+        }
+        let _ = event::ppoll(&mut [Wait::readable(children.fd())], None);
+        while signal::receive(&children).is_some() {}
+    }
+}

@@ -1,0 +1,133 @@
+//! What do all of corral's processes know of the run, and how do they tell it?
+//!
+//! [`Run`] is made before the first fork, so that whoever is left can write the
+//! record and the line on stderr.
+//!
+//! May use: all layers below the processes.
+
+use core::ffi::CStr;
+
+use crate::cli::plan::{Leftovers, Mode, Plan, Scope, Words};
+use crate::cli::signals;
+use crate::os::sink::{self, Sink};
+use crate::policy::machine::Rules;
+use crate::policy::time::{Instant, Span};
+use crate::policy::verdict;
+use crate::report::record::{Record, Text};
+use crate::report::{json, message};
+use crate::sys::errno::Errno;
+use crate::sys::fd::STDERR;
+use crate::sys::start::{Args, Start};
+use crate::sys::time::{self, Clock};
+
+/// How long a text for a person may wait for stderr.
+const TELLING: Span = Span::from_millis(200);
+/// How long the record may wait for its reader or disk.
+pub const WRITING: Span = Span::from_secs(5);
+
+/// The run as every process of corral knows it.
+pub struct Run {
+    /// What was asked for.
+    pub plan: Plan,
+    /// The command line and the environment.
+    pub start: Start,
+    /// Its id.
+    pub id: Text<64>,
+    /// Real user.
+    pub uid: u32,
+    /// Whoever started corral.
+    pub parent_pid: i32,
+    /// Which of 0, 1, 2 are open.
+    pub open: [bool; 3],
+    /// Where the record goes.
+    pub sink: Option<Sink>,
+}
+
+impl Words for Args {
+    fn word(&self, index: usize) -> Option<&'static CStr> {
+        self.get(index)
+    }
+}
+
+/// The monotonic clock.
+#[must_use]
+pub fn now() -> Instant {
+    Instant(time::now(Clock::Monotonic))
+}
+
+impl Run {
+    /// What the machine is to keep to, once the clock has started.
+    #[must_use]
+    pub fn rules(&self, started: Instant) -> Rules {
+        let plan = &self.plan;
+        let steps = plan.signals.steps.map(|step| (step.signal, step.wait.unwrap_or(plan.grace)));
+        Rules {
+            wall: plan.wall.map(|wall| started.plus(wall)),
+            linger: plan.linger,
+            grace: plan.grace,
+            prove: plan.prove,
+            steps,
+            step_count: plan.signals.count,
+            wait_for_leftovers: plan.leftovers == Leftovers::Wait,
+            command_only: plan.scope == Scope::Command,
+        }
+    }
+
+    /// Tells the person and the program how it ended. Returns the exit status,
+    /// which the record's own fate may change.
+    pub fn tell(&mut self, record: &Record<'_>) -> u8 {
+        if !self.plan.quiet || !record.proved {
+            say(|out| message::run_line(record, signals::name, out));
+        }
+        let Some(mut sink) = self.sink.take() else { return record.exit_status };
+        let deadline = now().plus(WRITING);
+        json::write(record, signals::name, &mut |bytes| sink.write(bytes, deadline));
+        match sink.finish(deadline) {
+            Ok(()) => record.exit_status,
+            Err(errno) => {
+                let advice = "the run itself is over and nothing of it is left by this";
+                complain("write the record to", self.json_name(), errno.text(), advice);
+                verdict::with_record(record.exit_status, false)
+            }
+        }
+    }
+
+    /// Why there is no group.
+    #[must_use]
+    pub fn fallback_reason(&self) -> &'static str {
+        match self.plan.mode {
+            Mode::Fallback => "asked for",
+            Mode::Auto | Mode::Enforced => "this version has no enforced mode",
+        }
+    }
+
+    /// What `--json` was given.
+    #[must_use]
+    pub fn json_name(&self) -> &[u8] {
+        match self.plan.json {
+            Some(crate::cli::plan::Target::Path(path)) => path.to_bytes(),
+            Some(crate::cli::plan::Target::Fd(_)) | None => b"its descriptor",
+        }
+    }
+}
+
+/// Writes one text to stderr, without waiting for it for ever.
+pub fn say(text: impl FnOnce(&mut dyn FnMut(&[u8]))) {
+    let mut line = Text::<2048>::EMPTY;
+    text(&mut |bytes| line.push(bytes));
+    if !line.as_bytes().is_empty() {
+        // Whoever closed stderr does not want to be told.
+        let _ = sink::put(STDERR, line.as_bytes(), now().plus(TELLING));
+    }
+}
+
+/// Says what could not be done: `corral: cannot WHAT OBJECT: ERROR; ADVICE`.
+pub fn complain(what: &str, object: &[u8], error: &str, advice: &str) {
+    say(|out| message::cannot(what, object, error, advice, out));
+}
+
+/// The status of a run that could not be started, and why.
+pub fn refuse(what: &str, object: &[u8], errno: Errno, advice: &str) -> u8 {
+    complain(what, object, errno.text(), advice);
+    verdict::MISUSE
+}

@@ -1,0 +1,473 @@
+//! How is a run carried out from the command's start to the proof of its end?
+//!
+//! The supervisor owns the run. It is forked from the monitor (or the guard
+//! between them), leads a session of its own under another name, has no
+//! inherited children and is the child subreaper of everything that the command
+//! starts. One ppoll loop waits, turns what is ready into events for the machine
+//! and enacts the actions that come back; it decides nothing itself.
+//!
+//! Ready sources are looked at in one order, so that ties have one answer: the
+//! command's end, the census of the tree (reaping), what the monitor says and
+//! its loss, the streams, the clock.
+//!
+//! Rests on: pidfd readiness (5.3), SIGCHLD through signalfd(2), wait4(2) with
+//! __WALL answering ECHILD when nothing below a subreaper is left.
+//!
+//! May use: everything.
+
+use crate::channel::{Channel, Heard, Message};
+use crate::cli::plan::{Leftovers, Scope};
+use crate::os::host;
+use crate::os::spawn::{Failure, Newborn, Stage};
+use crate::os::tree::SUPERVISOR_NAME;
+use crate::policy::cause::Cause;
+use crate::policy::machine::{self, Action, Event, Rules, State};
+use crate::policy::time::Instant;
+use crate::policy::verdict::{self, CommandStatus, Outcome};
+use crate::relay::{Relay, WAITS};
+use crate::report::record::{self, Detail, MOST_LISTED, Record, Steps, Text};
+use crate::run::{self, Run, now};
+use crate::sweep::{Reaped, Seen, Sweep};
+use crate::sys::errno::Errno;
+use crate::sys::event::{self, Wait};
+use crate::sys::fd::{self, OwnedFd, STDERR, STDOUT};
+use crate::sys::process::{self, Ended};
+use crate::sys::signal::{self, Received, SignalSet};
+use crate::sys::time::{self, Clock};
+
+/// How many processes are described when only a person will read it.
+const FEW: usize = 4;
+/// What the loop waits for besides the relay.
+const OWN_WAITS: usize = 5;
+
+/// What comes with the fork.
+pub struct Ties {
+    /// To the monitor.
+    pub channel: Channel,
+    /// The monitor itself, where the kernel gives a pidfd.
+    pub monitor: Option<OwnedFd>,
+    /// The command's session is to get the terminal on stdin.
+    pub hand_terminal: bool,
+}
+
+/// The run in progress.
+struct Supervisor {
+    run: Run,
+    ties: Ties,
+    rules: Rules,
+    state: State,
+    sweep: Sweep,
+    relay: Option<Relay>,
+    pidfd: Option<OwnedFd>,
+    report: Option<OwnedFd>,
+    children: OwnedFd,
+    failure: Option<Failure>,
+    cancelled_by: Option<Received>,
+    monitor_is_gone: bool,
+    started_at: u64,
+    steps: Steps,
+    detail: Detail,
+    escalated: bool,
+    signalled: u64,
+    tree_at_cause: Seen,
+    leftovers: Seen,
+    survivors: Seen,
+    errors: [Option<Text<128>>; record::MOST_ERRORS],
+}
+
+/// Carries out the run in this newly forked process and ends it.
+pub fn supervise(run: Run, ties: Ties) -> ! {
+    process::setsid();
+    process::set_name(SUPERVISOR_NAME);
+    let status = match Supervisor::start(run, ties) {
+        Ok(mut supervisor) => supervisor.carry_on(),
+        Err(status) => status,
+    };
+    process::exit(status)
+}
+
+/// A reason why nothing was run.
+fn not_started(what: &str, advice: &str) -> impl FnOnce(Errno) -> u8 {
+    move |errno| run::refuse(what, b"", errno, advice)
+}
+
+impl Supervisor {
+    fn start(run: Run, ties: Ties) -> Result<Self, u8> {
+        process::set_child_subreaper()
+            .map_err(not_started("become a child subreaper", "allow prctl(2) in this sandbox"))?;
+        let advice = "raise the limit on open files";
+        let children = signal::signalfd(SignalSet::EMPTY.with(process::SIGCHLD))
+            .map_err(not_started("watch the command's processes", advice))?;
+        let mut relay = None;
+        if run.plan.relays() {
+            let [_, out, err] = run.open;
+            let outlets = [out.then_some(STDOUT), err.then_some(STDERR)];
+            let made = Relay::new(outlets, run.plan.max_output, run.plan.output_limit)
+                .map_err(not_started("make the pipes for the command's output", advice))?;
+            relay = Some(made);
+        }
+        let started_at = if run.sink.is_some() { time::now(Clock::Real) } else { 0 };
+        let args = run.start.args.from(run.plan.command);
+        let newborn = Newborn {
+            ends: relay.as_ref().map_or([None; 2], Relay::ends),
+            no_new_privs: run.plan.no_new_privs,
+            close_fds: run.plan.close_fds,
+            take_terminal: ties.hand_terminal,
+            ..Newborn::new(args, run.start.environment, process::getpid())
+        };
+        let started = now();
+        let spawned = newborn
+            .spawn()
+            .map_err(not_started("start the command", "raise the limit on processes or memory"))?;
+        if let Some(relay) = &mut relay {
+            relay.close_ends();
+        }
+        host::close_inherited();
+        let steps =
+            Steps { started: Some(started), spawned: Some(now()), ..Steps::default() };
+        Ok(Self {
+            rules: run.rules(started),
+            state: State::START,
+            sweep: Sweep::new(spawned.pid, run.start.ticks_per_second),
+            relay,
+            pidfd: spawned.pidfd,
+            report: Some(spawned.report),
+            children,
+            failure: None,
+            cancelled_by: None,
+            monitor_is_gone: false,
+            started_at,
+            steps,
+            detail: Detail::None,
+            escalated: false,
+            signalled: 0,
+            tree_at_cause: Seen::default(),
+            leftovers: Seen::default(),
+            survivors: Seen::default(),
+            errors: [None; record::MOST_ERRORS],
+            run,
+            ties,
+        })
+    }
+
+    /// The loop.
+    fn carry_on(&mut self) -> u8 {
+        let mut again = None;
+        loop {
+            if let Some((cause, proved)) = self.state.done() {
+                return self.finish(cause, proved);
+            }
+            let mut waits = self.waits();
+            let deadline = self.state.deadline(&self.rules);
+            let timeout = match (deadline, again) {
+                (None, again) => again,
+                (Some(deadline), None) => Some(deadline.since(now()).0),
+                (Some(deadline), Some(again)) => Some(deadline.since(now()).0.min(again)),
+            };
+            if event::ppoll(&mut waits, timeout).is_err() {
+                // Out of kernel memory for a moment: look again in one.
+                let _ = event::ppoll(&mut [], Some(1_000_000));
+            }
+            again = self.look(&waits);
+        }
+    }
+
+    fn waits(&self) -> [Wait; OWN_WAITS + WAITS] {
+        let mut waits = [Wait::NOTHING; OWN_WAITS + WAITS];
+        let [command, children, channel, monitor, report, relayed @ ..] = &mut waits;
+        *children = Wait::readable(self.children.fd());
+        if let Some(pidfd) = &self.pidfd {
+            *command = Wait::readable(pidfd.fd());
+        }
+        if !self.monitor_is_gone {
+            *channel = Wait::readable(self.ties.channel.fd());
+            if let Some(pidfd) = &self.ties.monitor {
+                *monitor = Wait::readable(pidfd.fd());
+            }
+        }
+        // Only the record wants to know the moment of the exec.
+        if let (Some(pipe), Some(_)) = (&self.report, &self.run.sink) {
+            *report = Wait::readable(pipe.fd());
+        }
+        if let Some(relay) = &self.relay {
+            relay.waits(relayed);
+        }
+        waits
+    }
+
+    /// Looks at everything that is ready, in the documented order. Returns how
+    /// soon to look again although nothing may happen.
+    fn look(&mut self, waits: &[Wait; OWN_WAITS + WAITS]) -> Option<u64> {
+        let [command, children, channel, monitor, report, relayed @ ..] = waits;
+        let mut again = None;
+        if report.fired() {
+            self.hear_report();
+        }
+        if children.fired() {
+            while signal::receive(&self.children).is_some() {}
+        }
+        if command.fired() {
+            // Once: a dead process whose tracer holds it stays readable.
+            self.pidfd = None;
+        }
+        if command.fired() || children.fired() || matches!(self.state, State::Killing { .. }) {
+            again = self.census(command.fired());
+        }
+        if channel.fired() {
+            self.hear_monitor();
+        }
+        if monitor.fired() {
+            self.lose(Cause::MonitorLost);
+        }
+        if relayed.iter().any(|wait| wait.fired()) || matches!(self.state, State::Draining { .. }) {
+            again = min(again, self.move_bytes(relayed));
+        }
+        if self.state.deadline(&self.rules).is_some_and(|deadline| now() >= deadline) {
+            self.feed(Event::Tick);
+        }
+        again
+    }
+
+    /// Reaps what has ended. `ended`: the command is dead, reaped or not.
+    fn census(&mut self, ended: bool) -> Option<u64> {
+        let reaped = self.sweep.reap();
+        let ended = ended || self.sweep.command_ended.is_some();
+        if ended && self.steps.command_ended.is_none() {
+            self.hear_report();
+            self.steps.command_ended = Some(now());
+            self.pidfd = None;
+            self.feed(Event::CommandEnded { exec_failed: self.failure.is_some() });
+        }
+        match reaped {
+            Reaped::Empty => {
+                self.steps.tree_empty.get_or_insert_with(now);
+                self.feed(Event::TreeEmpty);
+                None
+            }
+            Reaped::Some => None,
+            Reaped::More => Some(0),
+        }
+    }
+
+    /// The newborn's last words, or the end of file of its exec.
+    fn hear_report(&mut self) {
+        let Some(pipe) = self.report.take() else { return };
+        let mut bytes = [0; 3];
+        let count = fd::read(pipe.fd(), &mut bytes).unwrap_or(0);
+        self.failure = Failure::from_bytes(bytes.get(..count).unwrap_or_default());
+        if self.failure.is_none() && self.run.sink.is_some() {
+            self.steps.executed = Some(now());
+        }
+    }
+
+    fn hear_monitor(&mut self) {
+        loop {
+            match self.ties.channel.hear() {
+                Heard::Nothing => return,
+                Heard::Closed => return self.lose(Cause::MonitorLost),
+                Heard::Message(Message::Cancel(signal)) => {
+                    self.cancelled_by = Some(signal);
+                    self.feed(Event::Cancel { signal: signal.signal });
+                }
+                Heard::Message(Message::Forward(signal)) => {
+                    self.sweep.signal_command(signal.signal);
+                }
+                Heard::Message(Message::Stop) => {
+                    self.sweep.stop_tree();
+                    self.ties.channel.say(Message::Stopped);
+                }
+                Heard::Message(Message::Continue) => self.sweep.continue_tree(),
+                Heard::Message(Message::GuardLost) => self.lose(Cause::SupervisorLost),
+                Heard::Message(Message::Stopped | Message::Verdict { .. }) => {}
+            }
+        }
+    }
+
+    fn lose(&mut self, cause: Cause) {
+        self.monitor_is_gone |= cause == Cause::MonitorLost;
+        self.feed(Event::Lost { cause });
+    }
+
+    fn move_bytes(&mut self, ready: &[Wait; WAITS]) -> Option<u64> {
+        let draining = matches!(self.state, State::Draining { .. });
+        let Some(relay) = &mut self.relay else {
+            if draining {
+                self.feed(Event::Drained);
+            }
+            return None;
+        };
+        let progress = if draining { relay.drain(ready) } else { relay.turn(ready) };
+        if progress.over_limit {
+            self.feed(Event::OutputLimit);
+        }
+        if progress.drained {
+            self.feed(Event::Drained);
+        }
+        progress.retry.map(|span| span.0)
+    }
+
+    /// One event for the machine, and what follows from it.
+    fn feed(&mut self, event: Event) {
+        let (state, actions) = machine::step(&self.rules, self.state, now(), event);
+        self.state = state;
+        for action in actions.iter() {
+            self.enact(action);
+        }
+    }
+
+    fn enact(&mut self, action: Action) {
+        let most = if self.run.sink.is_some() { MOST_LISTED } else { FEW };
+        match action {
+            Action::MarkOver(cause) => {
+                self.steps.cause_seen = Some(now());
+                self.detail = self.detail_of(cause);
+                if !matches!(cause, Cause::Exited | Cause::Exec) {
+                    self.tree_at_cause = self.sweep.list(most);
+                }
+            }
+            Action::ListLeftovers => self.leftovers = self.sweep.list(most),
+            Action::Signal(signal) => {
+                let first = self.steps.first_signal.is_none();
+                let reached = match self.run.plan.scope {
+                    Scope::Tree => self.sweep.signal_tree(signal, first),
+                    Scope::Command => {
+                        let reached = self.sweep.signal_command(signal);
+                        self.sweep.signal_command(process::SIGCONT);
+                        u64::from(reached)
+                    }
+                };
+                if first {
+                    self.signalled = reached;
+                    self.steps.first_signal = Some(now());
+                }
+            }
+            Action::Kill => {
+                let alive = self.sweep.kill_pass();
+                self.escalated |= alive > 0;
+                self.steps.killed.get_or_insert_with(now);
+                self.feed(Event::Pass { alive });
+            }
+            Action::ListSurvivors => {
+                self.survivors = self.sweep.list_survivors(MOST_LISTED);
+                self.blame_tracers();
+            }
+            Action::Drain => {
+                let _ = self.move_bytes(&[Wait::NOTHING; WAITS]);
+            }
+            Action::GiveUpOutput => {
+                if let Some(relay) = &mut self.relay {
+                    relay.give_up();
+                }
+            }
+        }
+    }
+
+    fn detail_of(&self, cause: Cause) -> Detail {
+        match (cause, self.failure, self.cancelled_by) {
+            (Cause::Exec, Some(Failure { errno, .. }), _) => {
+                Detail::Exec { name: errno.name(), text: errno.text() }
+            }
+            (Cause::Cancelled { .. }, _, Some(Received { signal, pid, uid, .. })) => {
+                Detail::Signal { signal, pid, uid }
+            }
+            _ => Detail::None,
+        }
+    }
+
+    /// A stranger that traces a survivor is why it cannot be reaped.
+    fn blame_tracers(&mut self) {
+        for index in 0..self.survivors.first.len() {
+            let Some(pid) = self.survivors.first.get(index).map(|process| process.pid) else {
+                return;
+            };
+            let tracer = self.sweep.tracer_of(pid);
+            if tracer != 0 {
+                let mut text = Text::EMPTY;
+                for part in [&b"process "[..], Text::decimal(pid).as_bytes()] {
+                    text.push(part);
+                }
+                text.push(b" is held by its tracer ");
+                text.push(Text::decimal(tracer).as_bytes());
+                self.note(text);
+            }
+        }
+    }
+
+    fn note(&mut self, text: Text<128>) {
+        if let Some(slot) = self.errors.iter_mut().find(|slot| slot.is_none()) {
+            *slot = Some(text);
+        }
+    }
+
+    /// The run is over: tells everybody, and returns the exit status.
+    fn finish(&mut self, cause: Cause, proved: bool) -> u8 {
+        if let Some(failure) = self.failure.filter(|failure| failure.stage != Stage::Exec) {
+            let what = match failure.stage {
+                Stage::Privileges => "set --no-new-privs for",
+                Stage::Descriptors | Stage::Exec => "set up the descriptors of",
+            };
+            return run::refuse(what, b"the command", failure.errno, "nothing was run");
+        }
+        let command = self.sweep.command_ended.map(|ended| match ended {
+            Ended::Code(code) => CommandStatus::Code(code),
+            Ended::Signal(signal, core_dumped) => CommandStatus::Signal(signal, core_dumped),
+        });
+        let command = if self.failure.is_some() { None } else { command };
+        let failing_leftovers =
+            self.run.plan.leftovers == Leftovers::Fail && self.leftovers.total > 0;
+        let not_found = self.failure.is_some_and(|failure| failure.errno == Errno::ENOENT);
+        let outcome = Outcome { cause, proved, command, not_found, failing_leftovers };
+        let status = verdict::status(&outcome);
+        let clean = cause == Cause::Exited && proved && self.leftovers.total == 0;
+        if !clean || self.run.sink.is_some() {
+            let signal = match cause {
+                Cause::Cancelled { signal } if proved => signal,
+                _ => 0,
+            };
+            let restore_terminal = !clean;
+            self.ties.channel.say(Message::Verdict { status, signal, restore_terminal });
+        }
+        let usage = process::usage_of_children();
+        let real = if self.run.sink.is_some() { time::now(Clock::Real) } else { 0 };
+        self.steps.returned = Some(now());
+        let plan = self.run.plan;
+        let (id, args) = (self.run.id, self.run.start.args);
+        let record = Record {
+            plan: &plan,
+            run_id: id.as_bytes(),
+            uid: self.run.uid,
+            parent_pid: self.run.parent_pid,
+            fallback_reason: Some(self.run.fallback_reason()),
+            cause,
+            detail: self.detail,
+            exit_status: status,
+            command_status: command,
+            escalated: self.escalated,
+            proved,
+            started_at: self.started_at,
+            ended_at: real,
+            steps: self.steps,
+            output: self.relay.as_ref().map(Relay::counts).unwrap_or_default(),
+            usage: record::Usage {
+                cpu_user_us: usage.user_us,
+                cpu_system_us: usage.system_us,
+                max_rss_bytes: usage.max_rss_bytes,
+                processes_reaped: self.sweep.reaped,
+            },
+            tree_at_cause: self.tree_at_cause.listing(),
+            leftovers: self.leftovers.listing(),
+            survivors: self.survivors.listing(),
+            errors: &self.errors,
+            signalled: self.signalled,
+            words: &args,
+        };
+        self.run.tell(&record)
+    }
+}
+
+fn min(a: Option<u64>, b: Option<u64>) -> Option<u64> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some(a.min(b)),
+        (some, None) | (None, some) => some,
+    }
+}
