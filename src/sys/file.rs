@@ -82,6 +82,8 @@ pub struct Status {
     pub uid: u32,
     /// Group.
     pub gid: u32,
+    /// What driver a device file stands for, 0 for others.
+    pub major: u32,
 }
 
 const fn status_of(stat: &raw::stat) -> Status {
@@ -99,7 +101,13 @@ const fn status_of(stat: &raw::stat) -> Status {
         mode: stat.st_mode & 0o7777,
         uid: stat.st_uid,
         gid: stat.st_gid,
+        major: major(stat.st_rdev),
     }
+}
+
+/// The major number in a device number as stat(2) encodes it: bits 8 to 19.
+const fn major(device: u64) -> u32 {
+    ((device >> 8) & 0xfff) as u32
 }
 
 /// What an open file is.

@@ -85,6 +85,27 @@ impl<T: Copy> List<T> {
         Ok(())
     }
 
+    /// Makes it `length` long; what is new is zero.
+    ///
+    /// # Errors
+    /// ENOMEM; the list is then as it was.
+    pub fn resize(&mut self, length: usize) -> Result<()>
+    where
+        T: Zeroed,
+    {
+        if length > self.capacity {
+            // Fresh pages are zero, and only the old elements are copied there.
+            self.grow(length)?;
+        } else if let Some(more) = length.checked_sub(self.length) {
+            // SAFETY: length <= capacity, so the elements are inside the mapping.
+            let new = unsafe { self.start.add(self.length) };
+            // SAFETY: mapped, owned by this list, and zero is a value.
+            unsafe { new.write_bytes(0, more) };
+        }
+        self.length = length;
+        Ok(())
+    }
+
     /// Forgets the contents, keeps the memory.
     pub const fn clear(&mut self) {
         self.length = 0;
@@ -169,6 +190,21 @@ mod tests {
         assert!(list.iter().all(|&value| value == 0));
         list[4999] = 7;
         assert_eq!(list[4999], 7);
+    }
+
+    #[test]
+    fn what_is_new_after_resizing_is_zero() {
+        let mut list = List::<u8>::zeros(10).expect("memory for a test");
+        list.fill(7);
+        list.resize(5000).expect("memory for a test");
+        assert!(list[..10].iter().all(|&value| value == 7));
+        assert!(list[10..].iter().all(|&value| value == 0));
+        list.fill(7);
+        list.resize(3).expect("smaller");
+        list.resize(5000).expect("within what is mapped");
+        assert_eq!((list[2], list[3], list[4999]), (7, 0, 0));
+        assert!(list.resize(usize::MAX / 2).is_err());
+        assert_eq!(list.len(), 5000);
     }
 
     #[test]

@@ -62,3 +62,15 @@ pub fn own(fd: Fd<'_>) -> Result<()> {
     // SAFETY: an integer argument: do not steal.
     errno::check_unit(unsafe { syscall!(IOCTL, fd.number(), ioctl::TIOCSCTTY, 0) })
 }
+
+/// Which terminal it is: its device number, whatever name it was opened by
+/// (TIOCGDEV, 2.6.38).
+///
+/// # Errors
+/// ENOTTY: no terminal.
+pub fn device(fd: Fd<'_>) -> Result<u32> {
+    let mut number = 0u32;
+    // SAFETY: the kernel writes one unsigned int.
+    errno::check_unit(unsafe { syscall!(IOCTL, fd.number(), ioctl::TIOCGDEV, &raw mut number) })?;
+    Ok(number)
+}
