@@ -1,8 +1,11 @@
-//! What facts does the kernel give, as values?
+//! What facts does the kernel give, and how are its objects used, as values?
 //!
-//! Looks, makes and sends, and decides nothing. May use: `sys`.
+//! One question a file. Nothing here decides what is to be done about a fact.
+//! May use: `sys`, and moments and spans of `policy::time`.
 
 pub mod host;
 pub mod procfs;
+pub mod put;
+pub mod sink;
 pub mod spawn;
 pub mod tree;

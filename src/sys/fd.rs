@@ -294,3 +294,14 @@ pub fn write_all(fd: Fd<'_>, mut bytes: &[u8]) -> Result<()> {
     }
     Ok(())
 }
+
+/// Whether the descriptor was opened for writing (F_GETFL; an O_PATH one was
+/// not, whatever its access mode says).
+///
+/// # Errors
+/// EBADF: it is not open.
+pub fn is_writable(fd: Fd<'_>) -> Result<bool> {
+    let flags = status_flags(fd)?;
+    let access = flags & raw::O_ACCMODE;
+    Ok(flags & raw::O_PATH == 0 && (access == raw::O_WRONLY || access == raw::O_RDWR))
+}

@@ -74,3 +74,12 @@ pub fn device(fd: Fd<'_>) -> Result<u32> {
     errno::check_unit(unsafe { syscall!(IOCTL, fd.number(), ioctl::TIOCGDEV, &raw mut number) })?;
     Ok(number)
 }
+
+/// Whether it is the master of a pseudo-terminal (TIOCGPTN knows no other).
+#[must_use]
+pub fn is_master(fd: Fd<'_>) -> bool {
+    let mut number = 0u32;
+    // SAFETY: the kernel writes one unsigned int.
+    let asked = unsafe { syscall!(IOCTL, fd.number(), ioctl::TIOCGPTN, &raw mut number) };
+    errno::check_unit(asked).is_ok()
+}
