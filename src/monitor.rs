@@ -19,10 +19,11 @@
 
 use crate::channel::{Channel, Heard, Message};
 use crate::cli::parse::{self, Given};
-use crate::cli::plan::{Mode, Plan};
+use crate::cli::plan::{Mode, Plan, Target};
 use crate::loss;
 use crate::os::host;
-use crate::os::sink::{self, Sink};
+use crate::os::put::put;
+use crate::os::sink;
 use crate::policy::time::{Instant, Span};
 use crate::policy::verdict;
 use crate::report::record::Text;
@@ -86,14 +87,15 @@ fn main(mut start: Start) -> u8 {
     };
     let mut sink = None;
     if let Some(target) = plan.json {
-        match Sink::prepare(target) {
+        let prepared = match target {
+            Target::Path(path) => sink::prepare_path(path),
+            Target::Fd(number) => sink::prepare_descriptor(number),
+        };
+        match prepared {
             Ok(prepared) => sink = Some(prepared),
-            Err(error) => {
-                let name = match target {
-                    crate::cli::plan::Target::Path(path) => path.to_bytes(),
-                    crate::cli::plan::Target::Fd(_) => b"its descriptor",
-                };
-                return run::refuse("write the record to", name, error.errno(), error.advice());
+            Err(errno) => {
+                let name = run::target_name(target);
+                return run::refuse("write the record to", name, errno, sink::advice(errno));
             }
         }
     }
@@ -129,7 +131,7 @@ fn unenforceable(plan: &Plan) -> Option<&'static [u8]> {
 
 /// What was asked for on stdout; 125 where it cannot be written.
 fn print(text: &[u8]) -> u8 {
-    match sink::put(STDOUT, text, now().plus(Span::from_secs(10))) {
+    match put(STDOUT, text, now().plus(Span::from_secs(10))) {
         Ok(()) => 0,
         Err(errno) => run::refuse("write to", b"standard output", errno, "open it for writing"),
     }

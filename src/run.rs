@@ -7,8 +7,9 @@
 
 use core::ffi::CStr;
 
-use crate::cli::plan::{Leftovers, Mode, Plan, Scope, Words};
+use crate::cli::plan::{Leftovers, Mode, Plan, Scope, Target, Words};
 use crate::cli::signals;
+use crate::os::put::put;
 use crate::os::sink::{self, Sink};
 use crate::policy::machine::Rules;
 use crate::policy::time::{Instant, Span};
@@ -79,13 +80,14 @@ impl Run {
         if !self.plan.quiet || !record.proved {
             say(|out| message::run_line(record, signals::name, out));
         }
-        let Some(mut sink) = self.sink.take() else { return record.exit_status };
-        let deadline = now().plus(WRITING);
-        json::write(record, signals::name, &mut |bytes| sink.write(bytes, deadline));
-        match sink.finish(deadline) {
+        let Some(sink) = self.sink.take() else { return record.exit_status };
+        let written = sink.fill(now().plus(WRITING), &mut |out| {
+            json::write(record, signals::name, out);
+        });
+        match written {
             Ok(()) => record.exit_status,
             Err(errno) => {
-                let advice = "the run itself is over and nothing of it is left by this";
+                let advice = sink::advice(errno);
                 complain("write the record to", self.json_name(), errno.text(), advice);
                 verdict::with_record(record.exit_status, false)
             }
@@ -105,9 +107,18 @@ impl Run {
     #[must_use]
     pub fn json_name(&self) -> &[u8] {
         match self.plan.json {
-            Some(crate::cli::plan::Target::Path(path)) => path.to_bytes(),
-            Some(crate::cli::plan::Target::Fd(_)) | None => b"its descriptor",
+            Some(target) => target_name(target),
+            None => b"nowhere",
         }
+    }
+}
+
+/// A record's destination as the user named it.
+#[must_use]
+pub const fn target_name(target: Target) -> &'static [u8] {
+    match target {
+        Target::Path(path) => path.to_bytes(),
+        Target::Fd(_) => b"the descriptor of --json",
     }
 }
 
@@ -117,7 +128,7 @@ pub fn say(text: impl FnOnce(&mut dyn FnMut(&[u8]))) {
     text(&mut |bytes| line.push(bytes));
     if !line.as_bytes().is_empty() {
         // Whoever closed stderr does not want to be told.
-        let _ = sink::put(STDERR, line.as_bytes(), now().plus(TELLING));
+        let _ = put(STDERR, line.as_bytes(), now().plus(TELLING));
     }
 }
 

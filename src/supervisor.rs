@@ -25,6 +25,7 @@ use crate::policy::machine::{self, Action, Event, Rules, State};
 use crate::policy::time::Instant;
 use crate::policy::verdict::{self, CommandStatus, Outcome};
 use crate::relay::{Relay, WAITS};
+use crate::report::decimal::Decimal;
 use crate::report::record::{self, Detail, MOST_LISTED, Record, Steps, Text};
 use crate::run::{self, Run, now};
 use crate::sweep::{Reaped, Seen, Sweep};
@@ -383,11 +384,10 @@ impl Supervisor {
             let tracer = self.sweep.tracer_of(pid);
             if tracer != 0 {
                 let mut text = Text::EMPTY;
-                for part in [&b"process "[..], Text::decimal(pid).as_bytes()] {
-                    text.push(part);
-                }
+                text.push(b"process ");
+                text.push(Decimal::of(pid.unsigned_abs().into()).as_bytes());
                 text.push(b" is held by its tracer ");
-                text.push(Text::decimal(tracer).as_bytes());
+                text.push(Decimal::of(tracer.unsigned_abs().into()).as_bytes());
                 self.note(text);
             }
         }
