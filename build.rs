@@ -1,5 +1,5 @@
 //! Build script: how the binary and the fault programs are linked, and which
-//! texts are made from the one option table.
+//! texts are made from the one option table (`src/cli/table.rs`): the help.
 //!
 //! The link flags, each with its reason:
 //! - `-nostartfiles -nostdlib -static`: corral has its own `_start` and no libc.
@@ -9,9 +9,21 @@
 //! - `--no-eh-frame-hdr`: nothing unwinds (`panic = "abort"`).
 
 use std::env;
+use std::fs;
+use std::path::PathBuf;
+
+#[path = "src/cli/table.rs"]
+mod table;
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
+    println!("cargo:rerun-if-changed=src/cli/table.rs");
+    link();
+    let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
+    fs::write(out.join("help.txt"), help()).expect("OUT_DIR is writable");
+}
+
+fn link() {
     let ld = [
         "-nostdlib",
         "-static",
@@ -39,4 +51,73 @@ fn main() {
     for flag in flags {
         println!("cargo:rustc-link-arg-bins={flag}");
     }
+}
+
+/// Columns of the help.
+const WIDTH: usize = 80;
+/// Where the text of an option begins.
+const OPTION_TEXT: usize = 31;
+/// Where the meaning of an exit status begins.
+const STATUS_TEXT: usize = 10;
+
+const USAGE: &str = "\
+Usage: corral [OPTION]... [--] COMMAND [ARG]...
+
+Runs COMMAND; when corral returns with any status but 120, no process that the
+command started is alive, however it detached.
+";
+
+const VALUES: &str = "
+DURATION is a decimal number with ms, s, m, h or d, such as 1.5s or 90m.
+SIZE, HEAD and TAIL are bytes, or with K, M or G (1024).
+SIG is a name or a number; the wait after the last one is --grace.
+";
+
+const EXAMPLES: &str = "
+Examples:
+  corral --wall 30m --json run.json -- make test
+  corral --wall 10m --signal INT:5s,TERM --max-output 64K+64K -- ./agent
+";
+
+fn help() -> String {
+    let mut text = USAGE.to_owned();
+    for group in table::Group::ALL {
+        text += &format!("\n{}:\n", group.title());
+        for row in table::OPTIONS.iter().filter(|row| row.group == group) {
+            let metavar = row.metavar.map(|metavar| format!(" {metavar}"));
+            let left = format!("--{}{}", row.name, metavar.unwrap_or_default());
+            let default = row.default.map(|default| format!(" (default: {default})"));
+            let right = format!("{}{}", row.help, default.unwrap_or_default());
+            text += &entry(&left, &right, OPTION_TEXT);
+        }
+    }
+    text += VALUES;
+    text += "\nExit status: that of COMMAND, or\n";
+    for (status, meaning) in table::STATUSES {
+        text += &entry(status, meaning, STATUS_TEXT);
+    }
+    text + EXAMPLES
+}
+
+/// `left` in the margin, `right` from `column` on, wrapped; on lines of its own
+/// where `left` is too wide.
+fn entry(left: &str, right: &str, column: usize) -> String {
+    let mut text = String::new();
+    let mut line = format!("  {left}");
+    if line.len() + 2 > column {
+        text += &format!("{line}\n");
+        line.clear();
+    }
+    let mut gap = column - line.len();
+    for word in right.split(' ') {
+        if line.len() + gap + word.len() > WIDTH {
+            text += &format!("{line}\n");
+            line.clear();
+            gap = column;
+        }
+        line += &" ".repeat(gap);
+        line += word;
+        gap = 1;
+    }
+    format!("{text}{line}\n")
 }

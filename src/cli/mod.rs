@@ -1,6 +1,22 @@
 //! What did the user say, and what run does that mean?
 //!
-//! Pure: words in, a plan or one clear line out. May use: `policy` types.
+//! Pure: words in, a plan or one clear line out. `table` says which options
+//! exist, `parse` reads the words, `values`, `numbers`, `steps` and `signals`
+//! read what they say, `plan` is what comes out, `misuse` and `suggest` what is said where
+//! nothing can. May use: `policy` types.
 
+pub mod misuse;
+mod numbers;
+pub mod parse;
 pub mod plan;
+pub mod signals;
+mod steps;
+mod suggest;
 pub mod table;
+mod values;
+
+/// What `--help` prints; build.rs makes it from [`table`].
+pub const HELP: &str = include_str!(concat!(env!("OUT_DIR"), "/help.txt"));
+
+/// What `--version` prints.
+pub const VERSION: &str = concat!("corral ", env!("CARGO_PKG_VERSION"), "\n");

@@ -119,6 +119,11 @@ pub struct Plan {
     pub max_output: Option<MaxOutput>,
     /// `--output-limit`.
     pub output_limit: Option<u64>,
+    /// `--mem`, in bytes. Parsing takes it anywhere; whether it can be enforced
+    /// on this host, and so whether the run may start, is not decided there.
+    pub mem: Option<u64>,
+    /// `--pids`; as for `--mem`.
+    pub pids: Option<u64>,
     /// `--json`.
     pub json: Option<Target>,
     /// `--run-id`.
@@ -133,7 +138,7 @@ pub struct Plan {
     pub no_new_privs: bool,
     /// `--close-fds`.
     pub close_fds: bool,
-    /// `--cgroup-mode`.
+    /// `--cgroup-mode`; whether it can be had is not decided by parsing.
     pub mode: Mode,
     /// `--quiet`.
     pub quiet: bool,
@@ -158,6 +163,8 @@ impl Plan {
         leftovers: Leftovers::Stop,
         max_output: None,
         output_limit: None,
+        mem: None,
+        pids: None,
         json: None,
         run_id: None,
         labels: [Label {

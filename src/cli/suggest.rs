@@ -1,0 +1,187 @@
+//! Which known word was meant by an unknown one?
+//!
+//! The only one that it begins, or else the only one nearest to it by the
+//! optimal string alignment distance: insertions, deletions, substitutions and
+//! exchanges of neighbours, each counted as one; letter case counts for nothing.
+//! A word of three to five letters may differ by one, a longer one by two. Where
+//! two are equally near nothing is suggested: a wrong suggestion is worse than
+//! none.
+//!
+//! May use: `core` alone.
+
+/// Fewest letters that count as an abbreviation.
+const LEAST_PREFIX: usize = 2;
+/// Most edits.
+const MOST_EDITS: usize = 2;
+
+/// What `word` was probably meant to be, of `known` (text, and what it stands
+/// for; several texts may stand for the same).
+pub(super) fn nearest<T: Copy + PartialEq>(
+    word: &[u8],
+    known: impl Iterator<Item = (&'static str, T)> + Clone,
+) -> Option<T> {
+    if let Some(meant) = begun(word, known.clone()) {
+        return Some(meant);
+    }
+    for edits in 0..=MOST_EDITS {
+        let near = known
+            .clone()
+            .filter(|(text, _)| edits <= text.len() / 3 && within(word, text.as_bytes(), edits));
+        match matches(near) {
+            Matches::None => {}
+            Matches::One(meant) => return Some(meant),
+            Matches::Many => return None,
+        }
+    }
+    None
+}
+
+/// The only one of `known` that `word` begins.
+pub(super) fn begun<T: Copy + PartialEq>(
+    word: &[u8],
+    known: impl Iterator<Item = (&'static str, T)>,
+) -> Option<T> {
+    let begun = known.filter(|(text, _)| {
+        let head = text.as_bytes().get(..word.len());
+        word.len() >= LEAST_PREFIX && head.is_some_and(|head| head.eq_ignore_ascii_case(word))
+    });
+    match matches(begun) {
+        Matches::One(meant) => Some(meant),
+        Matches::None | Matches::Many => None,
+    }
+}
+
+enum Matches<T> {
+    None,
+    One(T),
+    Many,
+}
+
+fn matches<T: Copy + PartialEq>(mut found: impl Iterator<Item = (&'static str, T)>) -> Matches<T> {
+    let Some((_, first)) = found.next() else {
+        return Matches::None;
+    };
+    if found.all(|(_, other)| other == first) {
+        Matches::One(first)
+    } else {
+        Matches::Many
+    }
+}
+
+/// Whether at most `edits` edits make `b` of `a`. Equal heads are always best
+/// left alone, so this branches only at an edit.
+fn within(a: &[u8], b: &[u8], edits: usize) -> bool {
+    let (x, rest_a, y, rest_b) = match (a, b) {
+        ([x, rest_a @ ..], [y, rest_b @ ..]) => (x, rest_a, y, rest_b),
+        ([], rest) | (rest, []) => return rest.len() <= edits,
+    };
+    if x.eq_ignore_ascii_case(y) {
+        return within(rest_a, rest_b, edits);
+    }
+    let Some(edits) = edits.checked_sub(1) else {
+        return false;
+    };
+    within(rest_a, rest_b, edits)
+        || within(rest_a, b, edits)
+        || within(a, rest_b, edits)
+        || match (rest_a, rest_b) {
+            ([u, rest_a @ ..], [v, rest_b @ ..]) => {
+                u.eq_ignore_ascii_case(y)
+                    && v.eq_ignore_ascii_case(x)
+                    && within(rest_a, rest_b, edits)
+            }
+            ([], _) | (_, []) => false,
+        }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn meant(word: &str, known: &[&'static str]) -> Option<&'static str> {
+        nearest(word.as_bytes(), known.iter().map(|text| (*text, *text)))
+    }
+
+    #[test]
+    fn one_edit_of_each_kind() {
+        for word in ["wll", "walll", "wale", "awll", "WALL", "Wlal"] {
+            assert_eq!(meant(word, &["wall", "grace"]), Some("wall"), "{word}");
+        }
+    }
+
+    #[test]
+    fn two_edits_only_in_long_words() {
+        assert_eq!(meant("lfetovres", &["leftovers"]), Some("leftovers"));
+        assert_eq!(meant("graec", &["grace"]), Some("grace"));
+        assert_eq!(meant("grzzc", &["grace"]), None);
+        assert_eq!(meant("lfetovrse", &["leftovers"]), None);
+    }
+
+    #[test]
+    fn prefixes() {
+        assert_eq!(
+            meant("no", &["no-new-privs", "close-fds"]),
+            Some("no-new-privs")
+        );
+        assert_eq!(meant("n", &["no-new-privs", "close-fds"]), None);
+        assert_eq!(
+            meant("signal-", &["signal", "signal-scope"]),
+            Some("signal-scope")
+        );
+        assert_eq!(meant("", &["wall"]), None);
+    }
+
+    #[test]
+    fn nothing_where_two_are_as_near() {
+        assert_eq!(meant("bem", &["mem", "hem"]), None);
+        assert_eq!(meant("xx", &["INT", "HUP"]), None);
+        // Two texts for the same thing are no ambiguity.
+        let known = [("mem", 1), ("hem", 1)];
+        assert_eq!(nearest(b"bem", known.into_iter()), Some(1));
+    }
+
+    #[test]
+    fn agrees_with_the_textbook_distance() {
+        let letters = b"ab-";
+        let mut words = vec![Vec::new()];
+        for at in 0.. {
+            if words.len() > 120 {
+                break;
+            }
+            let word: Vec<u8> = words[at].clone();
+            words.extend(
+                letters
+                    .iter()
+                    .map(|letter| [&word[..], &[*letter]].concat()),
+            );
+        }
+        for a in &words {
+            for b in &words {
+                let distance = textbook(a, b);
+                for edits in 0..4 {
+                    assert_eq!(within(a, b, edits), distance <= edits, "{a:?} {b:?}");
+                }
+            }
+        }
+    }
+
+    fn textbook(a: &[u8], b: &[u8]) -> usize {
+        let mut d = vec![vec![0; b.len() + 1]; a.len() + 1];
+        for i in 0..=a.len() {
+            for j in 0..=b.len() {
+                if i == 0 || j == 0 {
+                    d[i][j] = i + j;
+                    continue;
+                }
+                let change = usize::from(a[i - 1] != b[j - 1]);
+                d[i][j] = (d[i - 1][j] + 1)
+                    .min(d[i][j - 1] + 1)
+                    .min(d[i - 1][j - 1] + change);
+                if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
+                    d[i][j] = d[i][j].min(d[i - 2][j - 2] + 1);
+                }
+            }
+        }
+        d[a.len()][b.len()]
+    }
+}
