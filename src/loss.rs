@@ -13,7 +13,7 @@ use crate::policy::cause::Cause;
 use crate::policy::machine::{self, Action, Event, State};
 use crate::policy::verdict::{self, Outcome};
 use crate::report::record::{
-    Detail, MOST_ERRORS, MOST_LISTED, Output, Record, Steps, Usage,
+    Detail, Listing, MOST_ERRORS, MOST_LISTED, Output, Record, Steps, Usage,
 };
 use crate::run::{Run, now};
 use crate::sweep::{Reaped, Seen, Sweep};
@@ -29,7 +29,10 @@ pub fn end_orphans(run: &mut Run) -> u8 {
     let began_at = time::now(Clock::Real);
     let rules = run.rules(began);
     let mut sweep = Sweep::new(0, run.start.ticks_per_second);
-    let mut steps = Steps { cause_seen: Some(began), ..Steps::default() };
+    let mut steps = Steps {
+        cause_seen: Some(began),
+        ..Steps::default()
+    };
     let (mut tree, mut survivors) = (Seen::default(), Seen::default());
     let mut escalated = false;
     // Without it the loop looks at the tree at each of its own deadlines.
@@ -42,8 +45,12 @@ pub fn end_orphans(run: &mut Run) -> u8 {
             break proved;
         }
         let Some(now_due) = event.take() else {
-            let mut waits = [children.as_ref().map_or(Wait::NOTHING, |fd| Wait::readable(fd.fd()))];
-            let timeout = state.deadline(&rules).map(|deadline| deadline.since(now()).0);
+            let mut waits = [children
+                .as_ref()
+                .map_or(Wait::NOTHING, |fd| Wait::readable(fd.fd()))];
+            let timeout = state
+                .deadline(&rules)
+                .map(|deadline| deadline.since(now()).0);
             let _ = event::ppoll(&mut waits, timeout);
             while children.as_ref().and_then(signal::receive).is_some() {}
             event = Some(match sweep.reap() {
@@ -108,7 +115,7 @@ pub fn end_orphans(run: &mut Run) -> u8 {
             processes_reaped: sweep.reaped,
         },
         tree_at_cause: tree.listing(),
-        leftovers: Seen::default().listing(),
+        leftovers: Listing::EMPTY,
         survivors: survivors.listing(),
         errors: &[None; MOST_ERRORS],
         signalled: 0,

@@ -61,7 +61,10 @@ impl Run {
     #[must_use]
     pub fn rules(&self, started: Instant) -> Rules {
         let plan = &self.plan;
-        let steps = plan.signals.steps.map(|step| (step.signal, step.wait.unwrap_or(plan.grace)));
+        let steps = plan
+            .signals
+            .steps
+            .map(|step| (step.signal, step.wait.unwrap_or(plan.grace)));
         Rules {
             wall: plan.wall.map(|wall| started.plus(wall)),
             linger: plan.linger,
@@ -80,7 +83,9 @@ impl Run {
         if !self.plan.quiet || !record.proved {
             say(|out| message::run_line(record, signals::name, out));
         }
-        let Some(sink) = self.sink.take() else { return record.exit_status };
+        let Some(sink) = self.sink.take() else {
+            return record.exit_status;
+        };
         let written = sink.fill(now().plus(WRITING), &mut |out| {
             json::write(record, signals::name, out);
         });
@@ -88,7 +93,12 @@ impl Run {
             Ok(()) => record.exit_status,
             Err(errno) => {
                 let advice = sink::advice(errno);
-                complain("write the record to", self.json_name(), errno.text(), advice);
+                complain(
+                    "write the record to",
+                    self.json_name(),
+                    errno.text(),
+                    advice,
+                );
                 verdict::with_record(record.exit_status, false)
             }
         }

@@ -54,7 +54,10 @@ impl Seen {
     /// As the record takes it.
     #[must_use]
     pub fn listing(&self) -> Listing<'_> {
-        Listing { first: &self.first, total: self.total }
+        Listing {
+            first: &self.first,
+            total: self.total,
+        }
     }
 }
 

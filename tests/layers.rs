@@ -15,15 +15,42 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("cli", &["policy"]),
     ("cli::table", &[]),
     ("report", &["policy", "cli"]),
-    ("relay", &["sys", "os::host", "policy::time", "cli::plan", "report::record"]),
+    (
+        "relay",
+        &[
+            "sys",
+            "os::host",
+            "policy::time",
+            "cli::plan",
+            "report::record",
+        ],
+    ),
     ("channel", &["sys"]),
     ("sweep", &["sys", "os", "report"]),
     ("run", &["sys", "os", "policy", "cli", "report"]),
-    ("loss", &["sys", "os", "policy", "cli", "report", "run", "sweep"]),
-    ("supervisor", &["sys", "os", "policy", "cli", "report", "run", "sweep", "relay", "channel"]),
+    (
+        "loss",
+        &["sys", "os", "policy", "cli", "report", "run", "sweep"],
+    ),
+    (
+        "supervisor",
+        &[
+            "sys", "os", "policy", "cli", "report", "run", "sweep", "relay", "channel",
+        ],
+    ),
     (
         "monitor",
-        &["sys", "os", "policy", "cli", "report", "run", "loss", "supervisor", "channel"],
+        &[
+            "sys",
+            "os",
+            "policy",
+            "cli",
+            "report",
+            "run",
+            "loss",
+            "supervisor",
+            "channel",
+        ],
     ),
 ];
 
@@ -40,9 +67,14 @@ fn files(dir: &Path, found: &mut Vec<PathBuf>) {
 
 /// `src/os/tree.rs` is `os::tree`, `src/os/mod.rs` is `os`.
 fn module(path: &Path) -> String {
-    let path = path.strip_prefix("src").expect("below src").with_extension("");
-    let mut parts: Vec<_> =
-        path.iter().map(|part| part.to_str().expect("plain names").to_owned()).collect();
+    let path = path
+        .strip_prefix("src")
+        .expect("below src")
+        .with_extension("");
+    let mut parts: Vec<_> = path
+        .iter()
+        .map(|part| part.to_str().expect("plain names").to_owned())
+        .collect();
     if parts.last().is_some_and(|last| last == "mod") {
         parts.pop();
     }
@@ -50,7 +82,10 @@ fn module(path: &Path) -> String {
 }
 
 fn is_below(module: &str, above: &str) -> bool {
-    module == above || module.strip_prefix(above).is_some_and(|rest| rest.starts_with("::"))
+    module == above
+        || module
+            .strip_prefix(above)
+            .is_some_and(|rest| rest.starts_with("::"))
 }
 
 /// Text without comments, strings left as they are.
@@ -116,7 +151,10 @@ fn every_file_keeps_to_its_layer() {
 fn every_row_is_a_module() {
     for (name, _) in MAY_USE {
         let path = Path::new("src").join(name.replace("::", "/"));
-        assert!(path.is_dir() || path.with_extension("rs").is_file(), "{name} is no module");
+        assert!(
+            path.is_dir() || path.with_extension("rs").is_file(),
+            "{name} is no module"
+        );
     }
 }
 
@@ -142,7 +180,14 @@ fn no_file_is_a_maze() {
     files(Path::new("src"), &mut all);
     files(Path::new("faults"), &mut all);
     for path in all {
-        let lines = fs::read_to_string(&path).expect("a readable file").lines().count();
-        assert!(lines <= 600, "{} has {lines} lines; is there a second question in it?", path.display());
+        let lines = fs::read_to_string(&path)
+            .expect("a readable file")
+            .lines()
+            .count();
+        assert!(
+            lines <= 600,
+            "{} has {lines} lines; is there a second question in it?",
+            path.display()
+        );
     }
 }

@@ -1,0 +1,436 @@
+//! The machine walked through every sequence of events, and its promises one by
+//! one.
+
+use super::*;
+
+const RULES: Rules = Rules {
+    wall: Some(Instant(1_000_000_000)),
+    linger: Span::from_millis(100),
+    grace: Span::from_millis(500),
+    prove: Span::from_millis(400),
+    steps: [
+        (15, Span::from_millis(300)),
+        (2, Span::from_millis(500)),
+        (0, Span(0)),
+        (0, Span(0)),
+    ],
+    step_count: 2,
+    wait_for_leftovers: false,
+    command_only: false,
+};
+
+const EVENTS: [Event; 11] = [
+    Event::CommandEnded { exec_failed: false },
+    Event::CommandEnded { exec_failed: true },
+    Event::TreeEmpty,
+    Event::Cancel { signal: 2 },
+    Event::OutputLimit,
+    Event::Lost {
+        cause: Cause::MonitorLost,
+    },
+    Event::Lost {
+        cause: Cause::SupervisorLost,
+    },
+    Event::Pass { alive: 3 },
+    Event::Pass { alive: 0 },
+    Event::Drained,
+    Event::Tick,
+];
+
+/// What has been done on one path.
+#[derive(Clone, Copy, Default)]
+struct Path {
+    marked: u32,
+    cause: Option<Cause>,
+    kills: u32,
+    signals: u32,
+    listed: u32,
+    empty: bool,
+}
+
+fn enact(path: &mut Path, state: &State, actions: Actions, event: Event) {
+    path.empty |= event == Event::TreeEmpty;
+    for action in actions.iter() {
+        match action {
+            Action::MarkOver(cause) => {
+                path.marked += 1;
+                path.cause = Some(cause);
+            }
+            Action::Kill => {
+                assert_eq!(path.marked, 1, "SIGKILL before the run is marked over");
+                path.kills += 1;
+            }
+            Action::Signal(_) => {
+                assert_eq!(path.marked, 1, "a signal before the run is marked over");
+                assert_eq!(path.kills, 0, "a signal after SIGKILL");
+                path.signals += 1;
+            }
+            Action::ListLeftovers => {
+                assert!(matches!(path.cause, Some(Cause::Exited | Cause::Exec)));
+                path.listed += 1;
+            }
+            Action::ListSurvivors => assert!(path.kills > 0),
+            Action::Drain | Action::GiveUpOutput => {}
+        }
+    }
+    assert!(path.marked <= 1, "marked over twice");
+    assert!(path.signals <= 2, "a step taken twice");
+    assert!(path.listed <= 1, "leftovers listed twice");
+    if let State::Draining { proved, cause, .. } | State::Done { proved, cause } = *state {
+        assert!(!proved || path.empty, "proved without an empty tree");
+        assert_eq!(Some(cause), path.cause, "the first cause wins");
+    }
+}
+
+fn walk(rules: &Rules, state: State, now: Instant, depth: u32, path: Path, count: &mut u64) {
+    *count += 1;
+    if depth == 0 {
+        return;
+    }
+    for event in EVENTS {
+        // Time passes to the deadline where there is one, so that Tick has
+        // something to do; other events come a little later.
+        let at = match (event, state.deadline(rules)) {
+            (Event::Tick, Some(deadline)) => deadline.max(now),
+            _ => now.plus(Span::from_millis(1)),
+        };
+        let (next, actions) = step(rules, state, at, event);
+        if state.done().is_some() {
+            assert_eq!(next, state, "Done absorbs everything");
+            assert_eq!(actions, Actions::NONE, "Done does nothing");
+            continue;
+        }
+        let mut path = path;
+        enact(&mut path, &next, actions, event);
+        walk(rules, next, at, depth - 1, path, count);
+    }
+}
+
+fn every_kind_of_rules() -> impl Iterator<Item = Rules> {
+    [true, false].into_iter().flat_map(|wait_for_leftovers| {
+        let base = Rules {
+            wait_for_leftovers,
+            ..RULES
+        };
+        [
+            base,
+            Rules { wall: None, ..base },
+            Rules {
+                step_count: 1,
+                grace: Span::ZERO,
+                ..base
+            },
+            Rules {
+                linger: Span::ZERO,
+                prove: Span::ZERO,
+                ..base
+            },
+        ]
+    })
+}
+
+#[test]
+fn every_sequence_of_events_keeps_the_invariants() {
+    let mut count = 0;
+    for rules in every_kind_of_rules() {
+        walk(
+            &rules,
+            State::START,
+            Instant(0),
+            6,
+            Path::default(),
+            &mut count,
+        );
+    }
+    assert!(count > 1_000_000, "the walk was cut short: {count}");
+}
+
+/// Every state from which the clock alone moves the run on reaches the end.
+#[test]
+fn every_path_on_which_time_goes_on_ends() {
+    for rules in every_kind_of_rules() {
+        let starts = EVENTS
+            .into_iter()
+            .flat_map(|first| EVENTS.map(|second| (first, second)));
+        for (first, second) in starts {
+            let mut now = Instant(0);
+            let (state, _) = step(&rules, State::START, now, first);
+            let (mut state, _) = step(&rules, state, now, second);
+            let mut alive = 1000u64;
+            for _ in 0..10_000 {
+                let Some(deadline) = state.deadline(&rules) else {
+                    break;
+                };
+                now = deadline.max(now);
+                let (next, actions) = step(&rules, state, now, Event::Tick);
+                state = next;
+                if actions.iter().any(|action| action == Action::Kill) {
+                    alive = alive.saturating_sub(1);
+                    state = step(&rules, state, now, Event::Pass { alive }).0;
+                }
+            }
+            let waits_for_the_command = matches!(state, State::Running { .. });
+            let waits_for_a_reader = matches!(state, State::Draining { until: None, .. });
+            assert!(
+                state.done().is_some()
+                    || rules.wall.is_none() && (waits_for_the_command || waits_for_a_reader),
+                "{first:?} {second:?} stands at {state:?}"
+            );
+        }
+    }
+}
+
+fn run(rules: &Rules, events: &[(u64, Event)]) -> (State, Vec<Action>) {
+    let mut state = State::START;
+    let mut all = Vec::new();
+    for &(millis, event) in events {
+        let (next, actions) = step(rules, state, Instant(millis * 1_000_000), event);
+        state = next;
+        all.extend(actions.iter());
+    }
+    (state, all)
+}
+
+const ENDED: Event = Event::CommandEnded { exec_failed: false };
+
+#[test]
+fn a_clean_run_does_nothing_but_drain() {
+    let (state, actions) = run(
+        &RULES,
+        &[(5, ENDED), (5, Event::TreeEmpty), (5, Event::Drained)],
+    );
+    assert_eq!(
+        state,
+        State::Done {
+            cause: Cause::Exited,
+            proved: true
+        }
+    );
+    assert_eq!(actions, [Action::MarkOver(Cause::Exited), Action::Drain]);
+}
+
+#[test]
+fn the_wall_limit_takes_each_step_once_and_then_kills() {
+    let ticks: Vec<_> = (0..110).map(|n| (1000 + n * 10, Event::Tick)).collect();
+    let (state, actions) = run(&RULES, &ticks);
+    assert!(
+        matches!(
+            state,
+            State::Killing {
+                cause: Cause::Wall,
+                ..
+            }
+        ),
+        "{state:?}"
+    );
+    let expected = [
+        Action::MarkOver(Cause::Wall),
+        Action::Signal(15),
+        Action::Signal(2),
+        Action::Kill,
+    ];
+    assert_eq!(actions.get(..4), Some(&expected[..]));
+    assert!(actions.iter().skip(4).all(|&action| action == Action::Kill));
+}
+
+#[test]
+fn the_tree_empty_in_grace_ends_it_at_once_without_a_kill() {
+    let (state, actions) = run(
+        &RULES,
+        &[
+            (1000, Event::Tick),
+            (1001, Event::TreeEmpty),
+            (1001, Event::Drained),
+        ],
+    );
+    assert_eq!(
+        state,
+        State::Done {
+            cause: Cause::Wall,
+            proved: true
+        }
+    );
+    assert!(!actions.contains(&Action::Kill));
+}
+
+#[test]
+fn the_signal_that_came_is_the_first_passed_on_and_a_second_ends_the_grace() {
+    let cancel = Event::Cancel { signal: 1 };
+    let (_, actions) = run(&RULES, &[(10, cancel), (20, cancel)]);
+    let cause = Cause::Cancelled { signal: 1 };
+    assert_eq!(
+        actions,
+        [Action::MarkOver(cause), Action::Signal(1), Action::Kill]
+    );
+}
+
+#[test]
+fn after_the_limit_only_the_second_cancel_ends_the_grace() {
+    let cancel = Event::Cancel { signal: 15 };
+    let (state, actions) = run(&RULES, &[(1000, Event::Tick), (1010, cancel)]);
+    assert!(matches!(state, State::Grace { .. }) && !actions.contains(&Action::Kill));
+    let (_, actions) = run(
+        &RULES,
+        &[(1000, Event::Tick), (1010, cancel), (1011, cancel)],
+    );
+    assert!(actions.contains(&Action::Kill));
+}
+
+#[test]
+fn after_the_commands_end_one_cancel_skips_linger_and_grace() {
+    let cancel = Event::Cancel { signal: 15 };
+    let expected = [
+        Action::MarkOver(Cause::Exited),
+        Action::ListLeftovers,
+        Action::Kill,
+    ];
+    assert_eq!(run(&RULES, &[(5, ENDED), (6, cancel)]).1, expected);
+}
+
+#[test]
+fn leftovers_get_their_signals_after_the_linger() {
+    let (_, actions) = run(
+        &RULES,
+        &[(5, ENDED), (104, Event::Tick), (105, Event::Tick)],
+    );
+    let expected = [
+        Action::MarkOver(Cause::Exited),
+        Action::ListLeftovers,
+        Action::Signal(15),
+    ];
+    assert_eq!(actions, expected);
+}
+
+#[test]
+fn waiting_for_leftovers_keeps_the_limits() {
+    let rules = Rules {
+        wait_for_leftovers: true,
+        ..RULES
+    };
+    let (state, _) = run(
+        &rules,
+        &[(5, ENDED), (500, Event::Tick), (1000, Event::Tick)],
+    );
+    assert!(matches!(
+        state,
+        State::Grace {
+            cause: Cause::Wall,
+            ..
+        }
+    ));
+    let (state, _) = run(
+        &rules,
+        &[(5, ENDED), (6, Event::TreeEmpty), (6, Event::Drained)],
+    );
+    assert_eq!(
+        state,
+        State::Done {
+            cause: Cause::Exited,
+            proved: true
+        }
+    );
+}
+
+#[test]
+fn no_grace_means_sigkill_at_once() {
+    let rules = Rules {
+        step_count: 1,
+        grace: Span::ZERO,
+        ..RULES
+    };
+    let (_, actions) = run(&rules, &[(1000, Event::Tick)]);
+    assert_eq!(actions, [Action::MarkOver(Cause::Wall), Action::Kill]);
+}
+
+#[test]
+fn what_outlives_the_command_is_not_asked_under_the_commands_scope() {
+    let rules = Rules {
+        command_only: true,
+        ..RULES
+    };
+    let (_, actions) = run(&rules, &[(5, ENDED), (105, Event::Tick)]);
+    let expected = [
+        Action::MarkOver(Cause::Exited),
+        Action::ListLeftovers,
+        Action::Kill,
+    ];
+    assert_eq!(actions, expected);
+    let (_, actions) = run(&rules, &[(1000, Event::Tick)]);
+    assert_eq!(actions, [Action::MarkOver(Cause::Wall), Action::Signal(15)]);
+}
+
+#[test]
+fn a_loss_kills_at_once() {
+    for cause in [Cause::MonitorLost, Cause::SupervisorLost] {
+        let (_, actions) = run(&RULES, &[(3, Event::Lost { cause })]);
+        assert_eq!(actions, [Action::MarkOver(cause), Action::Kill]);
+    }
+}
+
+#[test]
+fn the_proof_is_prolonged_only_while_fewer_are_left() {
+    let start = [(
+        3,
+        Event::Lost {
+            cause: Cause::MonitorLost,
+        },
+    )];
+    let until = |events: &[(u64, Event)]| match run(&RULES, &[&start[..], events].concat()).0 {
+        State::Killing { until, .. } => until,
+        other => panic!("{other:?}"),
+    };
+    let first = until(&[]);
+    assert_eq!(first, Instant(403_000_000));
+    assert_eq!(
+        until(&[(100, Event::Pass { alive: 5 })]),
+        Instant(500_000_000)
+    );
+    let stuck = [
+        (100, Event::Pass { alive: 5 }),
+        (300, Event::Pass { alive: 5 }),
+    ];
+    assert_eq!(until(&stuck), Instant(500_000_000));
+}
+
+#[test]
+fn an_unproved_end_lists_its_survivors() {
+    let lost = Event::Lost {
+        cause: Cause::MonitorLost,
+    };
+    let (state, actions) = run(&RULES, &[(0, lost), (400, Event::Tick)]);
+    assert_eq!(
+        state,
+        State::Done {
+            cause: Cause::MonitorLost,
+            proved: false
+        }
+    );
+    assert!(actions.contains(&Action::ListSurvivors));
+}
+
+#[test]
+fn a_reader_that_takes_nothing_is_given_up_one_grace_after_the_cause() {
+    let cancel = Event::Cancel { signal: 15 };
+    let (state, _) = run(&RULES, &[(10, cancel), (20, Event::TreeEmpty)]);
+    assert_eq!(state.deadline(&RULES), Some(Instant(510_000_000)));
+    let (state, _) = run(&RULES, &[(10, ENDED), (10, Event::TreeEmpty)]);
+    assert_eq!(state.deadline(&RULES), RULES.wall);
+    let endless = Rules {
+        wall: None,
+        ..RULES
+    };
+    let (state, _) = run(&endless, &[(10, ENDED), (10, Event::TreeEmpty)]);
+    assert_eq!(state.deadline(&endless), None);
+    let (state, actions) = run(
+        &endless,
+        &[(10, ENDED), (10, Event::TreeEmpty), (99, cancel)],
+    );
+    assert_eq!(
+        state,
+        State::Done {
+            cause: Cause::Exited,
+            proved: true
+        }
+    );
+    assert!(actions.contains(&Action::GiveUpOutput));
+}
