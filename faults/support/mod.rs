@@ -6,15 +6,26 @@
 //! ([`arm`]; alarms are not inherited), so that whatever corral gets wrong, the
 //! machine is clean after [`LIFE`] seconds.
 
-#![allow(dead_code, reason = "each fault uses its own part of this")]
+#![allow(
+    dead_code,
+    unused_imports,
+    reason = "each fault uses its own part of this"
+)]
 
 #[path = "../../src/mem.rs"]
 mod mem;
 
+use core::arch::asm;
+
+pub use linux_raw_sys::general::*;
+pub use linux_raw_sys::prctl::*;
 pub use sc::syscall;
 
 /// Seconds that any process of a fault may live.
 pub const LIFE: usize = 30;
+
+/// Exit status of a fault that this host does not let happen: a test skips.
+pub const CANNOT: u8 = 77;
 
 /// Makes `fn main(args: Args) -> u8` the program.
 #[macro_export]
@@ -83,22 +94,115 @@ impl Args {
     }
 }
 
-/// Ends this process in [`LIFE`] seconds, whatever happens (setitimer's signal
-/// is SIGALRM, at its default action).
+/// Ends this process in [`LIFE`] seconds, unless it is stopped (setitimer's
+/// signal is SIGALRM, at its default action).
 pub fn arm() {
-    let timer: [usize; 4] = [0, 0, LIFE, 0];
+    alarm(LIFE);
+}
+
+/// Takes the alarm off again, which would outlive an execve.
+pub fn disarm() {
+    alarm(0);
+}
+
+fn alarm(seconds: usize) {
+    let timer: [usize; 4] = [0, 0, seconds, 0];
     // SAFETY: the kernel reads one struct itimerval.
-    unsafe { syscall!(SETITIMER, 0, timer.as_ptr(), 0) };
+    unsafe { syscall!(SETITIMER, ITIMER_REAL, timer.as_ptr(), 0) };
+}
+
+/// Ends this process in [`LIFE`] seconds even when it is stopped then: a POSIX
+/// timer may send SIGKILL. For whoever stops itself, or others.
+pub fn arm_even_stopped() {
+    // struct sigevent: value, signal and notification (SIGEV_SIGNAL = 0), rest.
+    let event: [u64; 8] = [0, SIGKILL as u64, 0, 0, 0, 0, 0, 0];
+    let mut timer = 0i32;
+    // SAFETY: the kernel reads one struct sigevent and writes one timer id.
+    unsafe {
+        syscall!(
+            TIMER_CREATE,
+            CLOCK_MONOTONIC,
+            event.as_ptr(),
+            &raw mut timer
+        )
+    };
+    let when: [usize; 4] = [0, 0, LIFE, 0];
+    // SAFETY: the kernel reads one struct itimerspec.
+    unsafe { syscall!(TIMER_SETTIME, timer, 0, when.as_ptr(), 0) };
 }
 
 /// Forks; the child is armed.
 pub fn fork() -> isize {
-    // SAFETY: a plain fork: SIGCHLD at exit, no shared memory.
-    let pid = unsafe { syscall!(CLONE, 17, 0, 0, 0, 0) } as isize;
+    clone(SIGCHLD)
+}
+
+/// Forks with these CLONE_ flags and this exit signal; the child is armed. Not
+/// for CLONE_VM.
+pub fn clone(flags: u32) -> isize {
+    // SAFETY: no shared memory, so the child goes on with a stack of its own.
+    let pid = unsafe { syscall!(CLONE, flags, 0, 0, 0, 0) } as isize;
     if pid == 0 {
         arm();
     }
     pid
+}
+
+/// Bytes of a stack for [`clone_vm`].
+pub const STACK: usize = 1 << 16;
+
+/// Starts `run` in this memory, on a new stack that is never given back. A
+/// thread shares the alarm of its process, anything else has to arm itself.
+pub fn clone_vm(flags: u32, run: extern "C" fn() -> !) -> isize {
+    let top = map(STACK) + STACK;
+    let result: isize;
+    // SAFETY: the child leaves this frame at once, for a stack of its own (its
+    // top is page-aligned), and `run` does not return. The argument order
+    // differs between the two architectures only in zeros.
+    #[cfg(target_arch = "x86_64")]
+    unsafe {
+        asm!(
+            "syscall", "test rax, rax", "jnz 2f", "xor ebp, ebp", "call r9", "ud2", "2:",
+            inlateout("rax") 56isize => result,
+            in("rdi") (flags | CLONE_VM) as usize, in("rsi") top,
+            in("rdx") 0, in("r10") 0, in("r8") 0, in("r9") run,
+            out("rcx") _, out("r11") _,
+        );
+    }
+    // SAFETY: as above.
+    #[cfg(target_arch = "aarch64")]
+    unsafe {
+        asm!(
+            "svc 0", "cbnz x0, 2f", "mov x29, xzr", "blr x9", "brk #1", "2:",
+            inlateout("x0") (flags | CLONE_VM) as usize => result,
+            in("x1") top, in("x2") 0, in("x3") 0, in("x4") 0,
+            in("x8") 220, in("x9") run,
+        );
+    }
+    result
+}
+
+/// New zeroed memory; its address.
+pub fn map(bytes: usize) -> usize {
+    let (access, kind) = (PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS);
+    // SAFETY: an anonymous mapping where the kernel likes.
+    let at = unsafe { syscall!(MMAP, 0, bytes, access, kind, -1isize, 0) };
+    if (at as isize) < 0 && (at as isize) > -4096 {
+        exit(CANNOT);
+    }
+    at
+}
+
+/// Forks a child that does `then`, in a session of its own and without parent:
+/// its parent has exited and is reaped when this returns.
+pub fn detach(then: fn() -> !) {
+    if fork() == 0 {
+        setsid();
+        if fork() == 0 {
+            then();
+        }
+        exit(0);
+    }
+    wait();
 }
 
 pub fn exit(status: u8) -> ! {
@@ -118,19 +222,100 @@ pub fn ready() {
     write(1, b"ready\n");
 }
 
+/// Writes a word, a number and a newline to stdout in one piece.
+pub fn say(word: &[u8], number: usize) {
+    let mut line = [0; 64];
+    let mut at = line.len();
+    let mut left = number;
+    let mut put = |byte| {
+        at -= 1;
+        line[at] = byte;
+    };
+    put(b'\n');
+    loop {
+        put(b'0' + (left % 10) as u8);
+        left /= 10;
+        if left == 0 {
+            break;
+        }
+    }
+    put(b' ');
+    word.iter().rev().for_each(|byte| put(*byte));
+    write(1, &line[at..]);
+}
+
+pub fn close(fd: i32) {
+    // SAFETY: nothing here rests on the descriptor.
+    unsafe { syscall!(CLOSE, fd) };
+}
+
+/// Opens a path that ends in NUL for reading and writing or for writing alone.
+pub fn open(path: &[u8], flags: u32) -> isize {
+    // SAFETY: the path ends in NUL.
+    unsafe { syscall!(OPENAT, AT_FDCWD, path.as_ptr(), flags | O_CLOEXEC, 0o600) as isize }
+}
+
+/// A pipe: its read and its write end.
+pub fn pipe() -> (i32, i32) {
+    let mut ends = [0i32; 2];
+    // SAFETY: the kernel writes two descriptors.
+    unsafe { syscall!(PIPE2, ends.as_mut_ptr(), 0) };
+    (ends[0], ends[1])
+}
+
 pub fn getpid() -> usize {
     // SAFETY: no arguments.
     unsafe { syscall!(GETPID) }
 }
 
-pub fn kill(pid: isize, signal: usize) -> isize {
+pub fn getppid() -> usize {
+    // SAFETY: no arguments.
+    unsafe { syscall!(GETPPID) }
+}
+
+pub fn getuid() -> usize {
+    // SAFETY: no arguments.
+    unsafe { syscall!(GETUID) }
+}
+
+/// Becomes this user and group, with no other groups.
+pub fn become_user(uid: usize) {
+    // SAFETY: numbers alone.
+    unsafe {
+        syscall!(SETGROUPS, 0, 0);
+        syscall!(SETRESGID, uid, uid, uid);
+        syscall!(SETRESUID, uid, uid, uid);
+    }
+}
+
+pub fn prctl(option: u32, argument: usize) -> isize {
+    // SAFETY: the options used here take a number, or the address of 16 bytes.
+    unsafe { syscall!(PRCTL, option, argument, 0, 0, 0) as isize }
+}
+
+pub fn kill(pid: isize, signal: u32) -> isize {
     // SAFETY: two integers.
     unsafe { syscall!(KILL, pid, signal) as isize }
+}
+
+/// Stops this process, and again whenever it is continued.
+pub fn stop_forever() -> ! {
+    loop {
+        kill(getpid() as isize, SIGSTOP);
+    }
 }
 
 pub fn setsid() {
     // SAFETY: no arguments.
     unsafe { syscall!(SETSID) };
+}
+
+/// Seconds on the monotonic clock.
+pub fn now() -> usize {
+    let mut time = [0usize; 2];
+    // SAFETY: the kernel writes one struct timespec.
+    unsafe { syscall!(CLOCK_GETTIME, CLOCK_MONOTONIC, time.as_mut_ptr()) };
+    time[0]
 }
 
 /// Sleeps, going on after signals that are handled or ignored.
@@ -155,10 +340,9 @@ struct Action {
     mask: u64,
 }
 
-/// Ignores a signal.
-pub fn ignore(signal: usize) {
+fn act(signal: u32, handler: usize) {
     let action = Action {
-        handler: 1,
+        handler,
         flags: 0,
         restorer: 0,
         mask: 0,
@@ -167,27 +351,55 @@ pub fn ignore(signal: usize) {
     unsafe { syscall!(RT_SIGACTION, signal, &raw const action, 0, 8) };
 }
 
-/// Blocks the signals of a mask (bit N-1 for signal N).
+/// Ignores a signal.
+pub fn ignore(signal: u32) {
+    act(signal, 1);
+}
+
+/// Lets a signal do what it does by default.
+pub fn heed(signal: u32) {
+    act(signal, 0);
+}
+
+/// A set of signals.
+pub const fn mask(signals: &[u32]) -> u64 {
+    let mut mask = 0;
+    let mut left = signals;
+    while let [signal, rest @ ..] = left {
+        mask |= 1 << (*signal - 1);
+        left = rest;
+    }
+    mask
+}
+
+/// Blocks the signals of a mask.
 pub fn block(mask: u64) {
     // SAFETY: the kernel reads eight bytes.
-    unsafe { syscall!(RT_SIGPROCMASK, 0, &raw const mask, 0, 8) };
+    unsafe { syscall!(RT_SIGPROCMASK, SIG_BLOCK, &raw const mask, 0, 8) };
 }
 
 /// Waits for one of the blocked signals of `mask` and returns it.
-pub fn sigwait(mask: u64) -> usize {
+pub fn sigwait(mask: u64) -> u32 {
     loop {
         // SAFETY: the kernel reads eight bytes.
         let signal = unsafe { syscall!(RT_SIGTIMEDWAIT, &raw const mask, 0, 0, 8) };
         if (signal as isize) > 0 {
-            return signal;
+            return signal as u32;
         }
     }
 }
 
-/// Waits for any child; returns its pid or a negative error.
+/// Waits for any child's end; returns its pid or a negative error.
 pub fn wait() -> isize {
     // SAFETY: no status is asked for.
-    unsafe { syscall!(WAIT4, -1isize, 0, 0x4000_0000, 0) as isize }
+    unsafe { syscall!(WAIT4, -1isize, 0, __WALL, 0) as isize }
+}
+
+/// Waits until this child is in a state (`WSTOPPED`, `WEXITED`), and leaves it
+/// waitable.
+pub fn watch(pid: isize, state: u32) {
+    // SAFETY: no information is asked for.
+    unsafe { syscall!(WAITID, P_PID, pid, 0, state | WNOWAIT, 0) };
 }
 
 #[panic_handler]

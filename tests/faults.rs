@@ -1,0 +1,407 @@
+//! Does corral end what misbehaves, and tell the truth about it?
+//!
+//! A test a row of `expect.rs`. What corral says (its status, its line, its
+//! record) is held against what is seen from outside: who is alive on the run's
+//! ground at the moment of the return, and whether the output is at its end.
+
+mod common;
+mod expect;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::{PoisonError, RwLock};
+use std::time::Duration;
+
+use common::{
+    Ground, NOBODY, Outcome, Run, Running, Signal, Stdin, corral, fault, install, root_or_skip,
+    skip,
+};
+use expect::{By, Ends, ROWS, Row, Says, row};
+
+/// Rows that take the machine for themselves hold it alone.
+static MACHINE: RwLock<()> = RwLock::new(());
+
+/// A fault that its host does not let happen.
+const CANNOT: i32 = 77;
+
+macro_rules! tests {
+    ($($name:ident: $how:path,)*) => {
+        $(#[test]
+        fn $name() {
+            let row = row(stringify!($name));
+            let (_alone, _shared);
+            if row.alone {
+                _alone = MACHINE.write().unwrap_or_else(PoisonError::into_inner);
+            } else {
+                _shared = MACHINE.read().unwrap_or_else(PoisonError::into_inner);
+            }
+            $how(row);
+        })*
+
+        #[test]
+        fn each_row_is_run() {
+            let tests = BTreeSet::from([$(stringify!($name)),*]);
+            assert_eq!(tests, ROWS.iter().map(|row| row.name).collect());
+        }
+    };
+}
+
+tests! {
+    exit_clean: plain,
+    exit_with_7: plain,
+    sleep_forever: plain,
+    clean_up: plain,
+    memory_hog: plain,
+    busy: plain,
+    close_stdio: plain,
+    stop_self: plain,
+    zombie_parent: zombies,
+    crowd: plain,
+    crowd_chain: plain,
+    ignore_term: plain,
+    block_term: plain,
+    count_signals: plain,
+    stopped_children: plain,
+    vfork_stopped: plain,
+    leader_thread_gone: plain,
+    nested_subreaper: plain,
+    own_pid_namespace: plain,
+    hostile_name: hostile,
+    traced_by_corral: plain,
+    fork_race: plain,
+    fork_on_term: plain,
+    fork_storm_tree: plain,
+    fork_storm_comets: plain,
+    pid_hopper: plain,
+    pid_hopper_left: plain,
+    pipe_holder: plain,
+    pipe_holder_fails: plain,
+    setsid_double_fork: plain,
+    setsid_double_fork_stays: plain,
+    clone_parent: plain,
+    kill_group: plain,
+    kill_group_term: plain,
+    late_output: plain,
+    huge_line: plain,
+    flood: plain,
+    nonblock_stdio: plain,
+    huge_line_relayed: plain,
+    flood_relayed: plain,
+    nonblock_stdio_relayed: plain,
+    late_output_relayed: plain,
+    pipe_holder_relayed: plain,
+    close_stdio_relayed: plain,
+    kill_parent: plain,
+    kill_everything: alone_of_its_user,
+    leave_cgroup: into_another_group,
+    inherited_child: with_a_child_from_before,
+    outside_tracer: under_a_tracer,
+    v1_frozen: frozen,
+    setuid_child: out_of_reach,
+}
+
+/// corral as the row wants it, without its command.
+fn prepare(row: &Row) -> Run {
+    let mut options = vec!["--cgroup-mode", "fallback"];
+    options.extend(row.options);
+    if row.by == By::Wall {
+        options.extend(["--wall", "1s"]);
+    }
+    Run::corral(&options).keep(1 << 20)
+}
+
+/// Lets what the row says end it. `None` where the host does not let the fault
+/// happen.
+fn finish(row: &Row, mut run: Running) -> Option<Outcome> {
+    if row.by == By::Term {
+        run.wait_until("`ready` or the end", |run| {
+            run.has_line("ready") || run.has_ended()
+        });
+        if !run.has_ended() {
+            run.signal(Signal::TERM);
+        }
+    }
+    let outcome = run.wait();
+    if outcome.status == Some(CANNOT) {
+        skip("the host does not let this fault happen");
+        return None;
+    }
+    Some(outcome)
+}
+
+/// Compares an outcome with its row.
+#[track_caller]
+fn judge(row: &Row, outcome: &Outcome) {
+    let (ends, status) = match row.ends {
+        Ends::Exit(status) => ((Some(status), None), status),
+        Ends::Signal(signal) => ((None, Some(signal)), 128 + signal),
+    };
+    assert_eq!((outcome.status, outcome.signal), ends, "{outcome:#?}");
+    assert_eq!(outcome.survivors.len(), row.survivors, "{outcome:#?}");
+    assert!(
+        outcome.eof || row.survivors > 0,
+        "somebody holds the output: {outcome:#?}"
+    );
+    match row.says {
+        Says::Text(text) => assert_eq!(outcome.stdout, text.as_bytes(), "{outcome:#?}"),
+        Says::Bytes(bytes) => assert_eq!(outcome.stdout_bytes, bytes, "{outcome:#?}"),
+        Says::Anything => {}
+    }
+    assert!(
+        outcome.elapsed < Duration::from_secs(row.within),
+        "{outcome:#?}"
+    );
+
+    let proved = status != 120;
+    assert_eq!(outcome.record("/cause"), row.cause, "{outcome:#?}");
+    assert_eq!(outcome.record("/exit_status"), status, "{outcome:#?}");
+    assert_eq!(outcome.record("/proved"), proved, "{outcome:#?}");
+    assert_eq!(outcome.record("/mode"), "fallback", "{outcome:#?}");
+    if let Some(escalated) = row.escalated {
+        assert_eq!(outcome.record("/escalated"), escalated, "{outcome:#?}");
+    }
+    if let Some(leftovers) = row.leftovers {
+        let listed = outcome.record("/leftovers").as_array().unwrap();
+        assert_eq!(listed.len(), leftovers, "{outcome:#?}");
+        assert_eq!(
+            outcome.record("/leftovers_total"),
+            leftovers,
+            "{outcome:#?}"
+        );
+    }
+    let survivors = outcome.record("/survivors").as_array().unwrap();
+    let named: BTreeSet<_> = survivors
+        .iter()
+        .map(|named| named["pid"].as_i64().unwrap())
+        .collect();
+    let seen = outcome
+        .survivors
+        .iter()
+        .map(|survivor| i64::from(survivor.pid))
+        .collect();
+    assert_eq!(named, seen, "{outcome:#?}");
+
+    if row.fault == "flood" {
+        return;
+    }
+    let quiet = row.cause == "exited" && row.leftovers == Some(0);
+    let lines = outcome.stderr.lines().count();
+    assert!(if quiet { lines == 0 } else { lines >= 1 }, "{outcome:#?}");
+    assert!(lines <= 1 || !proved, "more than one line: {outcome:#?}");
+    for survivor in &outcome.survivors {
+        assert!(
+            outcome.stderr.contains(&survivor.pid.to_string()),
+            "not named: {outcome:#?}"
+        );
+    }
+}
+
+/// The fault is the command, and there is nothing else.
+fn plain(row: &Row) {
+    let run = prepare(row).fault(row.fault, row.arguments).start();
+    if let Some(outcome) = finish(row, run) {
+        judge(row, &outcome);
+    }
+}
+
+/// corral waits for what nobody waited for.
+fn zombies(row: &Row) {
+    let Some(outcome) = finish(row, prepare(row).fault(row.fault, row.arguments).start()) else {
+        return;
+    };
+    judge(row, &outcome);
+    // The command, the detached parent and its 30; the middle one of the double
+    // fork was waited for.
+    assert_eq!(
+        outcome.record("/usage/processes_reaped"),
+        32,
+        "{outcome:#?}"
+    );
+}
+
+/// The name arrives in the record as it is.
+fn hostile(row: &Row) {
+    let Some(outcome) = finish(row, prepare(row).fault(row.fault, row.arguments).start()) else {
+        return;
+    };
+    judge(row, &outcome);
+    let tree = outcome.record("/tree_at_cause").as_array().unwrap();
+    assert_eq!(tree.len(), 2, "{outcome:#?}");
+    for process in tree {
+        assert_eq!(process["name"], ") R 1\n x", "{outcome:#?}");
+        assert_eq!(process["state"], "S", "{outcome:#?}");
+    }
+}
+
+/// As a user that nobody else is, since everything of that user dies.
+fn alone_of_its_user(row: &Row) {
+    if !root_or_skip() {
+        return;
+    }
+    let uid = 61_000 + std::process::id() % 4000;
+    let run = prepare(row)
+        .fault(row.fault, row.arguments)
+        .uid(uid)
+        .start();
+    let outcome = run.wait();
+    assert_eq!(
+        (outcome.status, outcome.signal),
+        (None, Some(9)),
+        "{outcome:#?}"
+    );
+    // It is the kernel that ends the command now, not in the same instant.
+    assert!(
+        outcome.ground.wait_empty(Duration::from_secs(5)),
+        "{outcome:#?}"
+    );
+}
+
+/// Out of the group that the ground is made of: the marker sees it.
+fn into_another_group(row: &Row) {
+    if !root_or_skip() {
+        return;
+    }
+    let Some(home) = Ground::home() else {
+        return skip("no cgroup2 is mounted");
+    };
+    let procs = home.join("cgroup.procs");
+    let run = prepare(row)
+        .fault(row.fault, &[procs.to_str().unwrap()])
+        .marker()
+        .start();
+    if let Some(outcome) = finish(row, run) {
+        judge(row, &outcome);
+    }
+}
+
+/// `sleep & exec corral …`: the sleeper is not corral's to end.
+fn with_a_child_from_before(row: &Row) {
+    let (corral, sleeper) = (corral(), fault("sleep_forever"));
+    let words = [
+        corral.to_str().unwrap(),
+        "--wall",
+        "1s",
+        "--",
+        sleeper.to_str().unwrap(),
+    ];
+    let outcome = Run::fault_alone(row.fault, &words).run();
+    outcome.assert_status(124);
+    let pid: i32 = first_number(&outcome.stdout);
+    let alive: Vec<i32> = outcome
+        .survivors
+        .iter()
+        .map(|survivor| survivor.pid)
+        .collect();
+    assert_eq!(alive, [pid], "{outcome:#?}");
+    assert!(
+        outcome.elapsed < Duration::from_secs(row.within),
+        "{outcome:#?}"
+    );
+}
+
+/// The tracer stands on ground of its own.
+fn under_a_tracer(row: &Row) {
+    let mut run = prepare(row).fault(row.fault, row.arguments).start();
+    run.ready();
+    let pid = first_number(run.stdout()).to_string();
+    let mut tracer = Run::fault_alone(row.fault, &["tracer", &pid]).start();
+    tracer.wait_until("`ready` or the end", |run| {
+        run.has_line("ready") || run.has_ended()
+    });
+    if tracer.has_ended() {
+        return skip("no process may trace another one here");
+    }
+    let outcome = finish(row, run).expect("its trap was set");
+    judge(row, &outcome);
+    assert_eq!(outcome.survivors[0].pid.to_string(), pid);
+    drop(tracer);
+    assert!(
+        outcome.ground.wait_empty(Duration::from_secs(10)),
+        "{outcome:#?}"
+    );
+}
+
+/// The thaw comes from a process that waits for the end of this test, whatever
+/// way that ends.
+fn frozen(row: &Row) {
+    if !root_or_skip() {
+        return;
+    }
+    let Some(group) = Freezer::make() else {
+        return skip("no cgroup v1 freezer");
+    };
+    let directory = group.0.to_str().unwrap();
+    let thaw = ["thaw", directory];
+    let mut thaw = Run::fault_alone(row.fault, &thaw)
+        .stdin(Stdin::Open)
+        .start();
+    thaw.ready();
+    let run = prepare(row).fault(row.fault, &[directory]).start();
+    let outcome = finish(row, run);
+    if let Some(outcome) = &outcome {
+        judge(row, outcome);
+    }
+    thaw.close_stdin();
+    thaw.wait().assert_status(0);
+    if let Some(outcome) = outcome {
+        assert!(
+            outcome.ground.wait_empty(Duration::from_secs(10)),
+            "{outcome:#?}"
+        );
+    }
+}
+
+/// A group of the v1 freezer, thawed and removed in the end.
+struct Freezer(PathBuf);
+
+impl Freezer {
+    fn make() -> Option<Self> {
+        let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
+        let mount = mounts
+            .lines()
+            .map(|line| line.split(' ').collect::<Vec<_>>())
+            .find(|mount| {
+                mount[2] == "cgroup" && mount[3].split(',').any(|option| option == "freezer")
+            })?;
+        let path = Path::new(mount[1]).join(format!("corral-test-{}", std::process::id()));
+        fs::create_dir(&path).ok()?;
+        Some(Self(path))
+    }
+}
+
+impl Drop for Freezer {
+    fn drop(&mut self) {
+        let _ = fs::write(self.0.join("freezer.state"), "THAWED");
+        let _ = fs::remove_dir(&self.0);
+    }
+}
+
+/// Not root runs corral, and a setuid helper is out of its reach.
+fn out_of_reach(row: &Row) {
+    if !root_or_skip() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    common::open_to_all(directory.path());
+    let helper = directory.path().join(row.fault);
+    install(&fault(row.fault), &helper, 0o4755);
+    let run = prepare(row).command([&helper]).uid(NOBODY).start();
+    let Some(outcome) = finish(row, run) else {
+        return;
+    };
+    judge(row, &outcome);
+    assert_eq!(outcome.survivors[0].uid, 0, "{outcome:#?}");
+    assert_eq!(outcome.record("/survivors/0/uid"), 0, "{outcome:#?}");
+}
+
+/// The first number in a text.
+fn first_number(text: &[u8]) -> i32 {
+    let text = String::from_utf8_lossy(text);
+    let digits: String = text
+        .chars()
+        .skip_while(|c| !c.is_ascii_digit())
+        .take_while(char::is_ascii_digit)
+        .collect();
+    digits.parse().unwrap_or_else(|e| panic!("{e}: {text:?}"))
+}
