@@ -49,23 +49,13 @@ impl Message {
             Self::Continue => (4, [0; 4]),
             Self::GuardLost => (5, [0; 4]),
             Self::Stopped => (6, [0; 4]),
-            Self::Verdict {
-                status,
-                signal,
-                restore_terminal,
-            } => (
-                7,
-                [i32::from(status), signal, i32::from(restore_terminal), 0],
-            ),
+            Self::Verdict { status, signal, restore_terminal } => {
+                (7, [i32::from(status), signal, i32::from(restore_terminal), 0])
+            }
         };
         let mut bytes = [0; BYTES];
-        let words = core::iter::once(tag)
-            .chain(words)
-            .flat_map(i32::to_ne_bytes);
-        bytes
-            .iter_mut()
-            .zip(words)
-            .for_each(|(to, from)| *to = from);
+        let words = core::iter::once(tag).chain(words).flat_map(i32::to_ne_bytes);
+        bytes.iter_mut().zip(words).for_each(|(to, from)| *to = from);
         bytes
     }
 
@@ -98,12 +88,7 @@ impl Message {
 }
 
 const fn of_signal(signal: Received) -> [i32; 4] {
-    [
-        signal.signal,
-        signal.code,
-        signal.pid,
-        signal.uid.cast_signed(),
-    ]
+    [signal.signal, signal.code, signal.pid, signal.uid.cast_signed()]
 }
 
 /// One end.
@@ -159,12 +144,7 @@ impl Channel {
 mod tests {
     use super::*;
 
-    const SIGNAL: Received = Received {
-        signal: 15,
-        code: -1,
-        pid: 4711,
-        uid: u32::MAX,
-    };
+    const SIGNAL: Received = Received { signal: 15, code: -1, pid: 4711, uid: u32::MAX };
 
     const ALL: [Message; 7] = [
         Message::Cancel(SIGNAL),
@@ -173,11 +153,7 @@ mod tests {
         Message::Continue,
         Message::GuardLost,
         Message::Stopped,
-        Message::Verdict {
-            status: 124,
-            signal: 2,
-            restore_terminal: true,
-        },
+        Message::Verdict { status: 124, signal: 2, restore_terminal: true },
     ];
 
     #[test]

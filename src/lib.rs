@@ -18,10 +18,7 @@
     clippy::cast_sign_loss,
     clippy::allow_attributes
 )]
-#![cfg_attr(
-    not(test),
-    deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)
-)]
+#![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing))]
 
 pub mod channel;
 pub mod cli;

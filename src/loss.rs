@@ -29,10 +29,7 @@ pub fn end_orphans(run: &mut Run) -> u8 {
     let began_at = time::now(Clock::Real);
     let rules = run.rules(began);
     let mut sweep = Sweep::new(0, run.start.ticks_per_second);
-    let mut steps = Steps {
-        cause_seen: Some(began),
-        ..Steps::default()
-    };
+    let mut steps = Steps { cause_seen: Some(began), ..Steps::default() };
     let (mut tree, mut survivors) = (Seen::default(), Seen::default());
     let mut escalated = false;
     // Without it the loop looks at the tree at each of its own deadlines.
@@ -45,12 +42,8 @@ pub fn end_orphans(run: &mut Run) -> u8 {
             break proved;
         }
         let Some(now_due) = event.take() else {
-            let mut waits = [children
-                .as_ref()
-                .map_or(Wait::NOTHING, |fd| Wait::readable(fd.fd()))];
-            let timeout = state
-                .deadline(&rules)
-                .map(|deadline| deadline.since(now()).0);
+            let mut waits = [children.as_ref().map_or(Wait::NOTHING, |fd| Wait::readable(fd.fd()))];
+            let timeout = state.deadline(&rules).map(|deadline| deadline.since(now()).0);
             let _ = event::ppoll(&mut waits, timeout);
             while children.as_ref().and_then(signal::receive).is_some() {}
             event = Some(match sweep.reap() {
@@ -82,13 +75,8 @@ pub fn end_orphans(run: &mut Run) -> u8 {
         steps.tree_empty = Some(now());
     }
     steps.returned = Some(now());
-    let outcome = Outcome {
-        cause: CAUSE,
-        proved,
-        command: None,
-        not_found: false,
-        failing_leftovers: false,
-    };
+    let outcome =
+        Outcome { cause: CAUSE, proved, command: None, not_found: false, failing_leftovers: false };
     let usage = process::usage_of_children();
     let plan = run.plan;
     let (id, args) = (run.id, run.start.args);

@@ -59,33 +59,26 @@ fn main(mut start: Start) -> u8 {
     if start.secure {
         let advice = "it serves the user who starts it: remove its setuid or setgid bit, its \
                       file capabilities, or the security module's transition";
-        run::complain(
-            "run with",
-            b"raised privileges",
-            "EPERM (operation not permitted)",
-            advice,
-        );
+        run::complain("run with", b"raised privileges", "EPERM (operation not permitted)", advice);
         return verdict::MISUSE;
     }
     let plan = match parse::parse(&start.args) {
         Ok(Given::Run(plan)) => plan,
         Ok(Given::Help) => return print(crate::cli::HELP.as_bytes()),
         Ok(Given::Version) => {
-            return print(concat!("corral ", env!("CARGO_PKG_VERSION"), "\n").as_bytes());
+            return print(crate::cli::VERSION.as_bytes());
         }
         Err(misuse) => {
-            run::say(|out| misuse.write(out));
+            run::say(|out| {
+                misuse.write(out);
+                out(b"\n");
+            });
             return verdict::MISUSE;
         }
     };
     if let Some(option) = unenforceable(&plan) {
         let advice = "this version has no enforced mode; leave the option out";
-        run::complain(
-            "enforce",
-            option,
-            "ENOSYS (function not implemented)",
-            advice,
-        );
+        run::complain("enforce", option, "ENOSYS (function not implemented)", advice);
         return verdict::MISUSE;
     }
     // From here on numbers 0, 1 and 2 are what they should be.
@@ -114,15 +107,8 @@ fn main(mut start: Start) -> u8 {
         None => hexadecimal(start.random),
     };
     start.export_run_id(id.as_bytes());
-    let run = Run {
-        plan,
-        start,
-        id,
-        uid: process::getuid(),
-        parent_pid: process::getppid(),
-        open,
-        sink,
-    };
+    let run =
+        Run { plan, start, id, uid: process::getuid(), parent_pid: process::getppid(), open, sink };
     watch(run)
 }
 
@@ -174,9 +160,7 @@ struct Monitor {
 
 /// Blocks what is to be read from the signalfd.
 fn block_signals() -> SignalSet {
-    let set = FAULTS
-        .iter()
-        .fold(SignalSet::ALL, |set, &signal| set.without(signal));
+    let set = FAULTS.iter().fold(SignalSet::ALL, |set, &signal| set.without(signal));
     signal::block_exactly(set);
     // An ignored SIGCHLD would lose the command's status; the other two the
     // command is to have at their defaults.
@@ -189,11 +173,7 @@ fn block_signals() -> SignalSet {
 fn watch(run: Run) -> u8 {
     let advice = "raise the limits on open files and processes";
     let blocked = block_signals();
-    let modes = if run.open.first() == Some(&true) {
-        terminal::modes(STDIN).ok()
-    } else {
-        None
-    };
+    let modes = if run.open.first() == Some(&true) { terminal::modes(STDIN).ok() } else { None };
     let handed = modes.is_some() && hand_over_terminal();
     let (ours, theirs) = match Channel::pair() {
         Ok(pair) => pair,
@@ -205,19 +185,11 @@ fn watch(run: Run) -> u8 {
         let advice = "allow prctl(2) in this sandbox";
         return run::refuse("become", b"a child subreaper", errno, advice);
     }
-    let ties = Ties {
-        channel: theirs,
-        monitor,
-        hand_terminal: handed,
-    };
+    let ties = Ties { channel: theirs, monitor, hand_terminal: handed };
     let (child, pidfd) = match process::fork() {
         Ok(Forked::Child) => {
             drop(ours);
-            if guarded {
-                guard(run, ties)
-            } else {
-                supervisor::supervise(run, ties)
-            }
+            if guarded { guard(run, ties) } else { supervisor::supervise(run, ties) }
         }
         Ok(Forked::Parent(child, pidfd)) => (child, pidfd),
         Err(errno) => return run::refuse("start", b"the supervisor", errno, advice),
@@ -249,9 +221,7 @@ fn hand_over_terminal() -> bool {
     if process::session() != process::getpid() || terminal::foreground_group(STDIN).is_err() {
         return false;
     }
-    let hung_up = SignalSet::EMPTY
-        .with(process::SIGHUP)
-        .with(process::SIGCONT);
+    let hung_up = SignalSet::EMPTY.with(process::SIGHUP).with(process::SIGCONT);
     let Ok(signals) = signal::signalfd(hung_up) else {
         return false;
     };
@@ -268,11 +238,7 @@ impl Monitor {
         let mut pidfd = pidfd;
         let mut connected = true;
         loop {
-            let mut waits = [
-                Wait::readable(self.signals.fd()),
-                Wait::NOTHING,
-                Wait::NOTHING,
-            ];
+            let mut waits = [Wait::readable(self.signals.fd()), Wait::NOTHING, Wait::NOTHING];
             let [_, child, channel] = &mut waits;
             if let Some(pidfd) = &pidfd {
                 *child = Wait::readable(pidfd.fd());
@@ -290,10 +256,10 @@ impl Monitor {
                 // Once: one that a tracer holds stays readable. SIGCHLD tells.
                 pidfd = None;
             }
-            if child.fired() || signals.fired() {
-                if let Some(status) = self.reap() {
-                    return status;
-                }
+            if (child.fired() || signals.fired())
+                && let Some(status) = self.reap()
+            {
+                return status;
             }
             if signals.fired() {
                 self.hear_signals();
@@ -320,11 +286,7 @@ impl Monitor {
                 Heard::Nothing => return true,
                 Heard::Closed => return false,
                 Heard::Message(Message::Stopped) => self.stop(),
-                Heard::Message(Message::Verdict {
-                    status,
-                    signal,
-                    restore_terminal,
-                }) => {
+                Heard::Message(Message::Verdict { status, signal, restore_terminal }) => {
                     self.verdict = Some((status, signal, restore_terminal));
                     let longest = WRITING.0.saturating_mul(2);
                     self.patience = Some(now().plus(Span(longest)));
@@ -344,11 +306,7 @@ impl Monitor {
     /// once our child is through.
     fn reap(&mut self) -> Option<u8> {
         loop {
-            let waited = if self.guarded {
-                process::reap_any()
-            } else {
-                process::reap(self.child)
-            };
+            let waited = if self.guarded { process::reap_any() } else { process::reap(self.child) };
             match waited {
                 Waited::NoChild | Waited::Nothing => return None,
                 Waited::Stopped => {}
@@ -399,9 +357,7 @@ impl Monitor {
     /// where the kernel drops the signal.
     fn stop(&self) {
         let _ = signal::kill(process::getpid(), process::SIGTSTP);
-        let blocked = FAULTS
-            .iter()
-            .fold(SignalSet::ALL, |set, &signal| set.without(signal));
+        let blocked = FAULTS.iter().fold(SignalSet::ALL, |set, &signal| set.without(signal));
         signal::block_exactly(blocked.without(process::SIGTSTP));
         signal::block_exactly(blocked);
         self.channel.say(Message::Continue);

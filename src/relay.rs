@@ -153,9 +153,7 @@ impl Relay {
     ) -> Result<Self> {
         let tail = max.and_then(|max| max.tail);
         let stream = |outlet: Option<Outlet>, has_line: bool| {
-            outlet
-                .map(|outlet| Stream::new(outlet, has_line && tail.is_some()))
-                .transpose()
+            outlet.map(|outlet| Stream::new(outlet, has_line && tail.is_some())).transpose()
         };
         let [out, err] = outlets;
         let streams = [stream(out, one_pipe)?, stream(err, true)?];
@@ -169,12 +167,7 @@ impl Relay {
             tail: tail.map(|most| Tail::new(usize::try_from(most).unwrap_or(usize::MAX))),
             scratch: List::new(),
         };
-        Ok(Self {
-            streams,
-            one_pipe,
-            common,
-            draining: false,
-        })
+        Ok(Self { streams, one_pipe, common, draining: false })
     }
 
     /// What the newborn installs as its 1 and 2; `None`: it is left as it is.
@@ -200,12 +193,8 @@ impl Relay {
         let tail = self.tail_end();
         for (stream, pair) in self.streams.iter().zip([[a, b], [c, d]]) {
             let [pipe, outlet] = pair;
-            *pipe = stream
-                .as_ref()
-                .map_or(Wait::NOTHING, |stream| stream.wait_input(fate));
-            *outlet = stream
-                .as_ref()
-                .map_or(Wait::NOTHING, |stream| stream.wait_outlet(tail));
+            *pipe = stream.as_ref().map_or(Wait::NOTHING, |stream| stream.wait_input(fate));
+            *outlet = stream.as_ref().map_or(Wait::NOTHING, |stream| stream.wait_outlet(tail));
         }
     }
 
@@ -297,37 +286,22 @@ impl Relay {
     /// Where the tail ends, once it is final and to be passed on.
     fn tail_end(&self) -> Option<u64> {
         let tail = self.common.tail.as_ref().filter(|_| self.draining)?;
-        self.streams
-            .iter()
-            .flatten()
-            .all(Stream::is_at_end)
-            .then_some(tail.end())
+        self.streams.iter().flatten().all(Stream::is_at_end).then_some(tail.end())
     }
 
     /// Passes on the tail, always the bytes next that came first among those
     /// whose reader takes any: order of arrival, as far as nobody waits.
     fn pass_tail(&mut self, steps: usize) {
         let Some(end) = self.tail_end() else { return };
-        if self
-            .common
-            .tail
-            .as_ref()
-            .is_some_and(|tail| tail.left_out() == 0)
-        {
-            self.streams
-                .iter_mut()
-                .flatten()
-                .for_each(Stream::owe_no_line);
+        if self.common.tail.as_ref().is_some_and(|tail| tail.left_out() == 0) {
+            self.streams.iter_mut().flatten().for_each(Stream::owe_no_line);
         }
         for _ in 0..steps {
             let streams =
-                self.streams
-                    .iter_mut()
-                    .zip([false, true])
-                    .filter_map(|(stream, second)| {
-                        let stream = stream.as_mut()?;
-                        Some((stream.tail_order(end)?, second, stream))
-                    });
+                self.streams.iter_mut().zip([false, true]).filter_map(|(stream, second)| {
+                    let stream = stream.as_mut()?;
+                    Some((stream.tail_order(end)?, second, stream))
+                });
             // Of two that stand alike one owes the line, and that is the second.
             let next = streams.min_by_key(|(order, second, _)| (*order, !*second));
             let Some((_, second, stream)) = next else {
@@ -345,9 +319,7 @@ impl Relay {
             seen: self.common.seen - seen,
             over_limit: self.common.over && !over,
             held: streams().any(|stream| stream.is_held(fate, tail)),
-            retry: streams()
-                .any(|stream| stream.is_stalled(fate, tail))
-                .then_some(RETRY),
+            retry: streams().any(|stream| stream.is_stalled(fate, tail)).then_some(RETRY),
             drained: self.draining && streams().all(|stream| stream.is_done(tail)),
         }
     }

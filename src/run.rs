@@ -61,10 +61,7 @@ impl Run {
     #[must_use]
     pub fn rules(&self, started: Instant) -> Rules {
         let plan = &self.plan;
-        let steps = plan
-            .signals
-            .steps
-            .map(|step| (step.signal, step.wait.unwrap_or(plan.grace)));
+        let steps = plan.signals.steps.map(|step| (step.signal, step.wait.unwrap_or(plan.grace)));
         Rules {
             wall: plan.wall.map(|wall| started.plus(wall)),
             linger: plan.linger,
@@ -93,12 +90,7 @@ impl Run {
             Ok(()) => record.exit_status,
             Err(errno) => {
                 let advice = sink::advice(errno);
-                complain(
-                    "write the record to",
-                    self.json_name(),
-                    errno.text(),
-                    advice,
-                );
+                complain("write the record to", self.json_name(), errno.text(), advice);
                 verdict::with_record(record.exit_status, false)
             }
         }

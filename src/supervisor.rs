@@ -93,10 +93,8 @@ fn not_started(what: &str, advice: &str) -> impl FnOnce(Errno) -> u8 {
 
 impl Supervisor {
     fn start(run: Run, ties: Ties) -> Result<Self, u8> {
-        process::set_child_subreaper().map_err(not_started(
-            "become a child subreaper",
-            "allow prctl(2) in this sandbox",
-        ))?;
+        process::set_child_subreaper()
+            .map_err(not_started("become a child subreaper", "allow prctl(2) in this sandbox"))?;
         let advice = "raise the limit on open files";
         let children = signal::signalfd(SignalSet::EMPTY.with(process::SIGCHLD))
             .map_err(not_started("watch the command's processes", advice))?;
@@ -104,16 +102,11 @@ impl Supervisor {
         if run.plan.relays() {
             let [_, out, err] = run.open;
             let outlets = [out.then_some(STDOUT), err.then_some(STDERR)];
-            let made = Relay::new(outlets, run.plan.max_output, run.plan.output_limit).map_err(
-                not_started("make the pipes for the command's output", advice),
-            )?;
+            let made = Relay::new(outlets, run.plan.max_output, run.plan.output_limit)
+                .map_err(not_started("make the pipes for the command's output", advice))?;
             relay = Some(made);
         }
-        let started_at = if run.sink.is_some() {
-            time::now(Clock::Real)
-        } else {
-            0
-        };
+        let started_at = if run.sink.is_some() { time::now(Clock::Real) } else { 0 };
         let args = run.start.args.from(run.plan.command);
         let mut newborn = Newborn::new(args, run.start.environment, process::getpid());
         newborn.ends = relay.as_ref().map_or([None; 2], Relay::ends);
@@ -121,19 +114,14 @@ impl Supervisor {
         newborn.close_fds = run.plan.close_fds;
         newborn.take_terminal = ties.hand_terminal;
         let started = now();
-        let spawned = newborn.spawn().map_err(not_started(
-            "start the command",
-            "raise the limit on processes or memory",
-        ))?;
+        let spawned = newborn
+            .spawn()
+            .map_err(not_started("start the command", "raise the limit on processes or memory"))?;
         if let Some(relay) = &mut relay {
             relay.close_ends();
         }
         host::close_inherited();
-        let steps = Steps {
-            started: Some(started),
-            spawned: Some(now()),
-            ..Steps::default()
-        };
+        let steps = Steps { started: Some(started), spawned: Some(now()), ..Steps::default() };
         Ok(Self {
             rules: run.rules(started),
             state: State::START,
@@ -231,11 +219,7 @@ impl Supervisor {
         if relayed.iter().any(|wait| wait.fired()) || matches!(self.state, State::Draining { .. }) {
             again = min(again, self.move_bytes(relayed));
         }
-        if self
-            .state
-            .deadline(&self.rules)
-            .is_some_and(|deadline| now() >= deadline)
-        {
+        if self.state.deadline(&self.rules).is_some_and(|deadline| now() >= deadline) {
             self.feed(Event::Tick);
         }
         again
@@ -249,9 +233,7 @@ impl Supervisor {
             self.hear_report();
             self.steps.command_ended = Some(now());
             self.pidfd = None;
-            self.feed(Event::CommandEnded {
-                exec_failed: self.failure.is_some(),
-            });
+            self.feed(Event::CommandEnded { exec_failed: self.failure.is_some() });
         }
         match reaped {
             Reaped::Empty => {
@@ -284,9 +266,7 @@ impl Supervisor {
                 Heard::Closed => return self.lose(Cause::MonitorLost),
                 Heard::Message(Message::Cancel(signal)) => {
                     self.cancelled_by = Some(signal);
-                    self.feed(Event::Cancel {
-                        signal: signal.signal,
-                    });
+                    self.feed(Event::Cancel { signal: signal.signal });
                 }
                 Heard::Message(Message::Forward(signal)) => {
                     self.sweep.signal_command(signal.signal);
@@ -315,11 +295,7 @@ impl Supervisor {
             }
             return None;
         };
-        let progress = if draining {
-            relay.drain(ready)
-        } else {
-            relay.turn(ready)
-        };
+        let progress = if draining { relay.drain(ready) } else { relay.turn(ready) };
         if progress.over_limit {
             self.feed(Event::OutputLimit);
         }
@@ -339,11 +315,7 @@ impl Supervisor {
     }
 
     fn enact(&mut self, action: Action) {
-        let most = if self.run.sink.is_some() {
-            MOST_LISTED
-        } else {
-            FEW
-        };
+        let most = if self.run.sink.is_some() { MOST_LISTED } else { FEW };
         match action {
             Action::MarkOver(cause) => {
                 self.steps.cause_seen = Some(now());
@@ -391,17 +363,12 @@ impl Supervisor {
 
     fn detail_of(&self, cause: Cause) -> Detail {
         match (cause, self.failure, self.cancelled_by) {
-            (Cause::Exec, Some(Failure { errno, .. }), _) => Detail::Exec {
-                name: errno.name(),
-                text: errno.text(),
-            },
-            (
-                Cause::Cancelled { .. },
-                _,
-                Some(Received {
-                    signal, pid, uid, ..
-                }),
-            ) => Detail::Signal { signal, pid, uid },
+            (Cause::Exec, Some(Failure { errno, .. }), _) => {
+                Detail::Exec { name: errno.name(), text: errno.text() }
+            }
+            (Cause::Cancelled { .. }, _, Some(Received { signal, pid, uid, .. })) => {
+                Detail::Signal { signal, pid, uid }
+            }
             _ => Detail::None,
         }
     }
@@ -443,23 +410,11 @@ impl Supervisor {
             Ended::Code(code) => CommandStatus::Code(code),
             Ended::Signal(signal, core_dumped) => CommandStatus::Signal(signal, core_dumped),
         });
-        let command = if self.failure.is_some() {
-            None
-        } else {
-            command
-        };
+        let command = if self.failure.is_some() { None } else { command };
         let failing_leftovers =
             self.run.plan.leftovers == Leftovers::Fail && self.leftovers.total > 0;
-        let not_found = self
-            .failure
-            .is_some_and(|failure| failure.errno == Errno::ENOENT);
-        let outcome = Outcome {
-            cause,
-            proved,
-            command,
-            not_found,
-            failing_leftovers,
-        };
+        let not_found = self.failure.is_some_and(|failure| failure.errno == Errno::ENOENT);
+        let outcome = Outcome { cause, proved, command, not_found, failing_leftovers };
         let status = verdict::status(&outcome);
         let clean = cause == Cause::Exited && proved && self.leftovers.total == 0;
         if !clean || self.run.sink.is_some() {
@@ -468,18 +423,10 @@ impl Supervisor {
                 _ => 0,
             };
             let restore_terminal = !clean;
-            self.ties.channel.say(Message::Verdict {
-                status,
-                signal,
-                restore_terminal,
-            });
+            self.ties.channel.say(Message::Verdict { status, signal, restore_terminal });
         }
         let usage = process::usage_of_children();
-        let real = if self.run.sink.is_some() {
-            time::now(Clock::Real)
-        } else {
-            0
-        };
+        let real = if self.run.sink.is_some() { time::now(Clock::Real) } else { 0 };
         self.steps.returned = Some(now());
         let plan = self.run.plan;
         let (id, args) = (self.run.id, self.run.start.args);

@@ -54,10 +54,7 @@ impl Seen {
     /// As the record takes it.
     #[must_use]
     pub fn listing(&self) -> Listing<'_> {
-        Listing {
-            first: &self.first,
-            total: self.total,
-        }
+        Listing { first: &self.first, total: self.total }
     }
 }
 
@@ -78,14 +75,7 @@ impl Sweep {
     /// Of this process, whose command is `command` (0: unknown).
     #[must_use]
     pub const fn new(command: i32, ticks_per_second: u64) -> Self {
-        Self {
-            tree: None,
-            command,
-            command_ended: None,
-            reaped: 0,
-            ticks_per_second,
-            passes: 0,
-        }
+        Self { tree: None, command, command_ended: None, reaped: 0, ticks_per_second, passes: 0 }
     }
 
     fn tree(&mut self) -> &mut Tree {
@@ -147,11 +137,8 @@ impl Sweep {
         }
         let tree = self.tree();
         tree.forget_sent(process::SIGKILL);
-        let found = if stop_first {
-            stop(tree)
-        } else {
-            tree.walk(Nested::Enter).unwrap_or_default()
-        };
+        let found =
+            if stop_first { stop(tree) } else { tree.walk(Nested::Enter).unwrap_or_default() };
         tree.signal_found(process::SIGKILL, Nested::Enter);
         found.alive
     }
@@ -184,10 +171,7 @@ impl Sweep {
         let (command, ticks) = (self.command, self.ticks_per_second);
         let now = time::now(Clock::Boot);
         let tree = self.tree();
-        let mut seen = Seen {
-            first: List::new(),
-            total: found.alive,
-        };
+        let mut seen = Seen { first: List::new(), total: found.alive };
         for member in tree.found().take(most) {
             let process = describe(tree, &member.stat, command, ticks, now);
             if seen.first.push(process).is_err() {
@@ -200,8 +184,7 @@ impl Sweep {
     /// Who traces this process (0: nobody, or unknown).
     pub fn tracer_of(&mut self, pid: i32) -> i32 {
         let proc = self.tree().proc();
-        proc.and_then(|proc| proc.uid_and_tracer(pid))
-            .map_or(0, |(_, tracer)| tracer)
+        proc.and_then(|proc| proc.uid_and_tracer(pid)).map_or(0, |(_, tracer)| tracer)
     }
 }
 
@@ -244,9 +227,7 @@ fn describe(tree: &Tree, stat: &Stat, command: i32, ticks: u64, now: u64) -> Pro
         pid: stat.pid,
         name: Text::new(stat.name()),
         argv0: Text::new(proc.map_or(&[], |proc| proc.argv0(stat.pid, &mut argv0))),
-        uid: proc
-            .and_then(|proc| proc.uid_and_tracer(stat.pid))
-            .map(|(uid, _)| uid),
+        uid: proc.and_then(|proc| proc.uid_and_tracer(stat.pid)).map(|(uid, _)| uid),
         state: stat.state,
         wchan: Text::new(proc.map_or(&[], |proc| proc.wchan(stat.pid, &mut wchan))),
         age_ms: (now / 1_000_000).saturating_sub(to_ms(stat.start)),

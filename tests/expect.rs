@@ -5,10 +5,7 @@
 //! SIGKILL was needed, and a bound on the time that only a hang passes.
 //! `faults.rs` runs them.
 
-#![allow(
-    dead_code,
-    reason = "a test target of its own, and a module of faults.rs"
-)]
+#![allow(dead_code, reason = "a test target of its own, and a module of faults.rs")]
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -107,31 +104,18 @@ const fn ended(fault: &'static str, by: By, escalated: bool) -> Row {
 /// Ended by itself with this status, leaving so many to be stopped.
 const fn exited(fault: &'static str, status: i32, leftovers: usize) -> Row {
     let leftovers = Some(leftovers);
-    Row {
-        ends: Ends::Exit(status),
-        leftovers,
-        ..ended(fault, By::Itself, false)
-    }
+    Row { ends: Ends::Exit(status), leftovers, ..ended(fault, By::Itself, false) }
 }
 
 /// A proof that cannot be had.
 const fn unproved(fault: &'static str) -> Row {
     let row = ended(fault, By::Term, true);
-    Row {
-        ends: Ends::Exit(120),
-        survivors: 1,
-        options: UNPROVED,
-        ..row
-    }
+    Row { ends: Ends::Exit(120), survivors: 1, options: UNPROVED, ..row }
 }
 
 /// The same row as another test.
 const fn also(name: &'static str, options: &'static [&'static str], row: Row) -> Row {
-    Row {
-        name,
-        options,
-        ..row
-    }
+    Row { name, options, ..row }
 }
 
 const STORM: Row = Row {
@@ -141,64 +125,35 @@ const STORM: Row = Row {
     alone: true,
     ..ended("fork_storm", By::Term, true)
 };
-const CROWD: Row = Row {
-    arguments: &["300"],
-    ..ended("crowd", By::Term, false)
-};
-const HUGE: Row = Row {
-    says: Says::Bytes(50_000_006),
-    ..exited("huge_line", 0, 0)
-};
-const FLOOD: Row = Row {
-    says: Says::Anything,
-    ..ended("flood", By::Wall, false)
-};
-const NONBLOCK: Row = Row {
-    says: Says::Bytes(1_048_582),
-    ..exited("nonblock_stdio", 0, 0)
-};
+const CROWD: Row = Row { arguments: &["300"], ..ended("crowd", By::Term, false) };
+const HUGE: Row = Row { says: Says::Bytes(50_000_006), ..exited("huge_line", 0, 0) };
+const FLOOD: Row = Row { says: Says::Anything, ..ended("flood", By::Wall, false) };
+const NONBLOCK: Row = Row { says: Says::Bytes(1_048_582), ..exited("nonblock_stdio", 0, 0) };
 const LATE: Row = Row {
     options: &["--linger", "20s"],
     says: Says::Text("ready\nlast line\n"),
     ..exited("late_output", 0, 0)
 };
 const STAY: Row = ended("setsid_double_fork", By::Wall, false);
-const HOPPER: Row = Row {
-    escalated: None,
-    ..STORM
-};
+const HOPPER: Row = Row { escalated: None, ..STORM };
 
 pub const ROWS: &[Row] = &[
     // The first signal is enough.
     exited("exit_clean", 0, 0),
-    Row {
-        name: "exit_with_7",
-        arguments: &["7"],
-        ..exited("exit_clean", 7, 0)
-    },
+    Row { name: "exit_with_7", arguments: &["7"], ..exited("exit_clean", 7, 0) },
     ended("sleep_forever", By::Wall, false),
-    Row {
-        says: Says::Text("ready\ncleaned up\n"),
-        ..ended("clean_up", By::Wall, false)
-    },
+    Row { says: Says::Text("ready\ncleaned up\n"), ..ended("clean_up", By::Wall, false) },
     ended("memory_hog", By::Wall, false),
     ended("busy", By::Wall, false),
     ended("close_stdio", By::Term, false),
     ended("stop_self", By::Wall, false),
     ended("zombie_parent", By::Term, false),
     CROWD,
-    Row {
-        name: "crowd_chain",
-        arguments: &["300", "chain"],
-        ..CROWD
-    },
+    Row { name: "crowd_chain", arguments: &["300", "chain"], ..CROWD },
     // It is not.
     ended("ignore_term", By::Wall, true),
     ended("block_term", By::Term, true),
-    Row {
-        says: Says::Text("ready\nsignal 15\n"),
-        ..ended("count_signals", By::Term, true)
-    },
+    Row { says: Says::Text("ready\nsignal 15\n"), ..ended("count_signals", By::Term, true) },
     ended("stopped_children", By::Term, true),
     ended("vfork_stopped", By::Term, true),
     ended("leader_thread_gone", By::Term, true),
@@ -209,21 +164,9 @@ pub const ROWS: &[Row] = &[
     // New ones come while the old ones go.
     ended("fork_race", By::Term, true),
     ended("fork_on_term", By::Term, true),
-    Row {
-        name: "fork_storm_tree",
-        arguments: &["tree"],
-        ..STORM
-    },
-    Row {
-        name: "fork_storm_comets",
-        arguments: &["comets"],
-        ..STORM
-    },
-    Row {
-        name: "pid_hopper",
-        fault: "pid_hopper",
-        ..HOPPER
-    },
+    Row { name: "fork_storm_tree", arguments: &["tree"], ..STORM },
+    Row { name: "fork_storm_comets", arguments: &["comets"], ..STORM },
+    Row { name: "pid_hopper", fault: "pid_hopper", ..HOPPER },
     Row {
         name: "pid_hopper_left",
         fault: "pid_hopper",
@@ -237,54 +180,23 @@ pub const ROWS: &[Row] = &[
     exited("pipe_holder", 0, 1),
     Row {
         ends: Ends::Exit(119),
-        ..also(
-            "pipe_holder_fails",
-            &["--leftovers", "fail"],
-            exited("pipe_holder", 0, 1),
-        )
+        ..also("pipe_holder_fails", &["--leftovers", "fail"], exited("pipe_holder", 0, 1))
     },
     exited("setsid_double_fork", 0, 1),
-    Row {
-        name: "setsid_double_fork_stays",
-        arguments: &["stay"],
-        ..STAY
-    },
-    Row {
-        leftovers: Some(3),
-        ..ended("clone_parent", By::Itself, true)
-    },
+    Row { name: "setsid_double_fork_stays", arguments: &["stay"], ..STAY },
+    Row { leftovers: Some(3), ..ended("clone_parent", By::Itself, true) },
     exited("kill_group", 137, 0),
-    Row {
-        name: "kill_group_term",
-        arguments: &["15"],
-        ..exited("kill_group", 143, 0)
-    },
+    Row { name: "kill_group_term", arguments: &["15"], ..exited("kill_group", 143, 0) },
     LATE,
     // Output, inherited and relayed.
     HUGE,
     FLOOD,
     NONBLOCK,
     also("huge_line_relayed", &["--output-limit", "1G"], HUGE),
-    also(
-        "flood_relayed",
-        &["--max-output", "64K", "--grace", "25s"],
-        FLOOD,
-    ),
-    also(
-        "nonblock_stdio_relayed",
-        &["--output-limit", "1G"],
-        NONBLOCK,
-    ),
-    also(
-        "late_output_relayed",
-        &["--linger", "20s", "--output-limit", "1G"],
-        LATE,
-    ),
-    also(
-        "pipe_holder_relayed",
-        &["--output-limit", "1G"],
-        exited("pipe_holder", 0, 1),
-    ),
+    also("flood_relayed", &["--max-output", "64K", "--grace", "25s"], FLOOD),
+    also("nonblock_stdio_relayed", &["--output-limit", "1G"], NONBLOCK),
+    also("late_output_relayed", &["--linger", "20s", "--output-limit", "1G"], LATE),
+    also("pipe_holder_relayed", &["--output-limit", "1G"], exited("pipe_holder", 0, 1)),
     also(
         "close_stdio_relayed",
         &["--grace", "25s", "--output-limit", "1G"],
@@ -297,29 +209,18 @@ pub const ROWS: &[Row] = &[
         escalated: None,
         ..ended("kill_parent", By::Itself, true)
     },
-    Row {
-        ends: Ends::Signal(9),
-        ..ended("kill_everything", By::Itself, false)
-    },
+    Row { ends: Ends::Signal(9), ..ended("kill_everything", By::Itself, false) },
     // Only with something outside.
     ended("leave_cgroup", By::Term, false),
-    Row {
-        survivors: 1,
-        ..ended("inherited_child", By::Wall, false)
-    },
-    Row {
-        says: Says::Anything,
-        ..unproved("outside_tracer")
-    },
+    Row { survivors: 1, ..ended("inherited_child", By::Wall, false) },
+    Row { says: Says::Anything, ..unproved("outside_tracer") },
     unproved("v1_frozen"),
     unproved("setuid_child"),
 ];
 
 /// The row of a test.
 pub fn row(name: &str) -> &'static Row {
-    ROWS.iter()
-        .find(|row| row.name == name)
-        .unwrap_or_else(|| panic!("no row for {name}"))
+    ROWS.iter().find(|row| row.name == name).unwrap_or_else(|| panic!("no row for {name}"))
 }
 
 /// Faults, rows and Cargo.toml name the same.
@@ -328,16 +229,7 @@ fn each_fault_has_a_row_and_a_target() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let files: BTreeSet<String> = fs::read_dir(root.join("faults"))
         .unwrap()
-        .filter_map(|entry| {
-            Some(
-                entry
-                    .unwrap()
-                    .file_name()
-                    .to_str()?
-                    .strip_suffix(".rs")?
-                    .into(),
-            )
-        })
+        .filter_map(|entry| Some(entry.unwrap().file_name().to_str()?.strip_suffix(".rs")?.into()))
         .collect();
     let rows: BTreeSet<String> = ROWS.iter().map(|row| row.fault.into()).collect();
     assert_eq!(rows, files);
@@ -356,10 +248,7 @@ fn each_fault_has_a_row_and_a_target() {
             "[[bin]]\nname = \"{name}\"\npath = \"faults/{name}.rs\"\n\
              test = false\nbench = false\nrequired-features = [\"faults\"]\n"
         );
-        assert!(
-            manifest.contains(&target),
-            "the target of {name} is not like the others"
-        );
+        assert!(manifest.contains(&target), "the target of {name} is not like the others");
     }
 }
 
@@ -367,16 +256,10 @@ fn each_fault_has_a_row_and_a_target() {
 #[test]
 fn each_fault_explains_itself() {
     for row in ROWS {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR"))
-            .join("faults")
-            .join(row.fault);
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("faults").join(row.fault);
         let text = fs::read_to_string(path.with_extension("rs")).unwrap();
         let order = ["//! Does: ", "//! corral must: ", "//! Exists: "].map(|part| text.find(part));
-        assert!(
-            order[0] == Some(0) && order.is_sorted(),
-            "{}: {order:?}",
-            row.fault
-        );
+        assert!(order[0] == Some(0) && order.is_sorted(), "{}: {order:?}", row.fault);
         assert!(text.lines().count() <= 80, "{} does too much", row.fault);
     }
 }

@@ -115,9 +115,7 @@ fn prepare(row: &Row) -> Run {
 /// happen.
 fn finish(row: &Row, mut run: Running) -> Option<Outcome> {
     if row.by == By::Term {
-        run.wait_until("`ready` or the end", |run| {
-            run.has_line("ready") || run.has_ended()
-        });
+        run.wait_until("`ready` or the end", |run| run.has_line("ready") || run.has_ended());
         if !run.has_ended() {
             run.signal(Signal::TERM);
         }
@@ -139,19 +137,13 @@ fn judge(row: &Row, outcome: &Outcome) {
     };
     assert_eq!((outcome.status, outcome.signal), ends, "{outcome:#?}");
     assert_eq!(outcome.survivors.len(), row.survivors, "{outcome:#?}");
-    assert!(
-        outcome.eof || row.survivors > 0,
-        "somebody holds the output: {outcome:#?}"
-    );
+    assert!(outcome.eof || row.survivors > 0, "somebody holds the output: {outcome:#?}");
     match row.says {
         Says::Text(text) => assert_eq!(outcome.stdout, text.as_bytes(), "{outcome:#?}"),
         Says::Bytes(bytes) => assert_eq!(outcome.stdout_bytes, bytes, "{outcome:#?}"),
         Says::Anything => {}
     }
-    assert!(
-        outcome.elapsed < Duration::from_secs(row.within),
-        "{outcome:#?}"
-    );
+    assert!(outcome.elapsed < Duration::from_secs(row.within), "{outcome:#?}");
 
     let proved = status != 120;
     assert_eq!(outcome.record("/cause"), row.cause, "{outcome:#?}");
@@ -164,22 +156,11 @@ fn judge(row: &Row, outcome: &Outcome) {
     if let Some(leftovers) = row.leftovers {
         let listed = outcome.record("/leftovers").as_array().unwrap();
         assert_eq!(listed.len(), leftovers, "{outcome:#?}");
-        assert_eq!(
-            outcome.record("/leftovers_total"),
-            leftovers,
-            "{outcome:#?}"
-        );
+        assert_eq!(outcome.record("/leftovers_total"), leftovers, "{outcome:#?}");
     }
     let survivors = outcome.record("/survivors").as_array().unwrap();
-    let named: BTreeSet<_> = survivors
-        .iter()
-        .map(|named| named["pid"].as_i64().unwrap())
-        .collect();
-    let seen = outcome
-        .survivors
-        .iter()
-        .map(|survivor| i64::from(survivor.pid))
-        .collect();
+    let named: BTreeSet<_> = survivors.iter().map(|named| named["pid"].as_i64().unwrap()).collect();
+    let seen = outcome.survivors.iter().map(|survivor| i64::from(survivor.pid)).collect();
     assert_eq!(named, seen, "{outcome:#?}");
 
     if row.fault == "flood" {
@@ -190,10 +171,7 @@ fn judge(row: &Row, outcome: &Outcome) {
     assert!(if quiet { lines == 0 } else { lines >= 1 }, "{outcome:#?}");
     assert!(lines <= 1 || !proved, "more than one line: {outcome:#?}");
     for survivor in &outcome.survivors {
-        assert!(
-            outcome.stderr.contains(&survivor.pid.to_string()),
-            "not named: {outcome:#?}"
-        );
+        assert!(outcome.stderr.contains(&survivor.pid.to_string()), "not named: {outcome:#?}");
     }
 }
 
@@ -213,11 +191,7 @@ fn zombies(row: &Row) {
     judge(row, &outcome);
     // The command, the detached parent and its 30; the middle one of the double
     // fork was waited for.
-    assert_eq!(
-        outcome.record("/usage/processes_reaped"),
-        32,
-        "{outcome:#?}"
-    );
+    assert_eq!(outcome.record("/usage/processes_reaped"), 32, "{outcome:#?}");
 }
 
 /// The name arrives in the record as it is.
@@ -240,21 +214,11 @@ fn alone_of_its_user(row: &Row) {
         return;
     }
     let uid = 61_000 + std::process::id() % 4000;
-    let run = prepare(row)
-        .fault(row.fault, row.arguments)
-        .uid(uid)
-        .start();
+    let run = prepare(row).fault(row.fault, row.arguments).uid(uid).start();
     let outcome = run.wait();
-    assert_eq!(
-        (outcome.status, outcome.signal),
-        (None, Some(9)),
-        "{outcome:#?}"
-    );
+    assert_eq!((outcome.status, outcome.signal), (None, Some(9)), "{outcome:#?}");
     // It is the kernel that ends the command now, not in the same instant.
-    assert!(
-        outcome.ground.wait_empty(Duration::from_secs(5)),
-        "{outcome:#?}"
-    );
+    assert!(outcome.ground.wait_empty(Duration::from_secs(5)), "{outcome:#?}");
 }
 
 /// Out of the group that the ground is made of: the marker sees it.
@@ -266,10 +230,7 @@ fn into_another_group(row: &Row) {
         return skip("no cgroup2 is mounted");
     };
     let procs = home.join("cgroup.procs");
-    let run = prepare(row)
-        .fault(row.fault, &[procs.to_str().unwrap()])
-        .marker()
-        .start();
+    let run = prepare(row).fault(row.fault, &[procs.to_str().unwrap()]).marker().start();
     if let Some(outcome) = finish(row, run) {
         judge(row, &outcome);
     }
@@ -278,26 +239,13 @@ fn into_another_group(row: &Row) {
 /// `sleep & exec corral …`: the sleeper is not corral's to end.
 fn with_a_child_from_before(row: &Row) {
     let (corral, sleeper) = (corral(), fault("sleep_forever"));
-    let words = [
-        corral.to_str().unwrap(),
-        "--wall",
-        "1s",
-        "--",
-        sleeper.to_str().unwrap(),
-    ];
+    let words = [corral.to_str().unwrap(), "--wall", "1s", "--", sleeper.to_str().unwrap()];
     let outcome = Run::fault_alone(row.fault, &words).run();
     outcome.assert_status(124);
     let pid: i32 = first_number(&outcome.stdout);
-    let alive: Vec<i32> = outcome
-        .survivors
-        .iter()
-        .map(|survivor| survivor.pid)
-        .collect();
+    let alive: Vec<i32> = outcome.survivors.iter().map(|survivor| survivor.pid).collect();
     assert_eq!(alive, [pid], "{outcome:#?}");
-    assert!(
-        outcome.elapsed < Duration::from_secs(row.within),
-        "{outcome:#?}"
-    );
+    assert!(outcome.elapsed < Duration::from_secs(row.within), "{outcome:#?}");
 }
 
 /// The tracer stands on ground of its own.
@@ -306,9 +254,7 @@ fn under_a_tracer(row: &Row) {
     run.ready();
     let pid = first_number(run.stdout()).to_string();
     let mut tracer = Run::fault_alone(row.fault, &["tracer", &pid]).start();
-    tracer.wait_until("`ready` or the end", |run| {
-        run.has_line("ready") || run.has_ended()
-    });
+    tracer.wait_until("`ready` or the end", |run| run.has_line("ready") || run.has_ended());
     if tracer.has_ended() {
         return skip("no process may trace another one here");
     }
@@ -316,10 +262,7 @@ fn under_a_tracer(row: &Row) {
     judge(row, &outcome);
     assert_eq!(outcome.survivors[0].pid.to_string(), pid);
     drop(tracer);
-    assert!(
-        outcome.ground.wait_empty(Duration::from_secs(10)),
-        "{outcome:#?}"
-    );
+    assert!(outcome.ground.wait_empty(Duration::from_secs(10)), "{outcome:#?}");
 }
 
 /// The thaw comes from a process that waits for the end of this test, whatever
@@ -333,9 +276,7 @@ fn frozen(row: &Row) {
     };
     let directory = group.0.to_str().unwrap();
     let thaw = ["thaw", directory];
-    let mut thaw = Run::fault_alone(row.fault, &thaw)
-        .stdin(Stdin::Open)
-        .start();
+    let mut thaw = Run::fault_alone(row.fault, &thaw).stdin(Stdin::Open).start();
     thaw.ready();
     let run = prepare(row).fault(row.fault, &[directory]).start();
     let outcome = finish(row, run);
@@ -345,10 +286,7 @@ fn frozen(row: &Row) {
     thaw.close_stdin();
     thaw.wait().assert_status(0);
     if let Some(outcome) = outcome {
-        assert!(
-            outcome.ground.wait_empty(Duration::from_secs(10)),
-            "{outcome:#?}"
-        );
+        assert!(outcome.ground.wait_empty(Duration::from_secs(10)), "{outcome:#?}");
     }
 }
 
@@ -358,10 +296,8 @@ struct Freezer(PathBuf);
 impl Freezer {
     fn make() -> Option<Self> {
         let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
-        let mount = mounts
-            .lines()
-            .map(|line| line.split(' ').collect::<Vec<_>>())
-            .find(|mount| {
+        let mount =
+            mounts.lines().map(|line| line.split(' ').collect::<Vec<_>>()).find(|mount| {
                 mount[2] == "cgroup" && mount[3].split(',').any(|option| option == "freezer")
             })?;
         let path = Path::new(mount[1]).join(format!("corral-test-{}", std::process::id()));
@@ -398,10 +334,7 @@ fn out_of_reach(row: &Row) {
 /// The first number in a text.
 fn first_number(text: &[u8]) -> i32 {
     let text = String::from_utf8_lossy(text);
-    let digits: String = text
-        .chars()
-        .skip_while(|c| !c.is_ascii_digit())
-        .take_while(char::is_ascii_digit)
-        .collect();
+    let digits: String =
+        text.chars().skip_while(|c| !c.is_ascii_digit()).take_while(char::is_ascii_digit).collect();
     digits.parse().unwrap_or_else(|e| panic!("{e}: {text:?}"))
 }

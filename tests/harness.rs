@@ -20,19 +20,12 @@ fn survivors_are_seen_and_then_ended() {
     let outcome = Run::shell(script).marker().run();
     outcome.assert_status(3);
     assert!(!outcome.eof, "the first sleep holds stdout");
-    let pids: Vec<i32> = outcome
-        .survivors
-        .iter()
-        .map(|survivor| survivor.pid)
-        .collect();
+    let pids: Vec<i32> = outcome.survivors.iter().map(|survivor| survivor.pid).collect();
     assert_eq!(pids.len(), 2, "{outcome:?}");
     assert!(!outcome.ground.wait_empty(Duration::ZERO));
     let group = outcome.ground.group().map(ToOwned::to_owned);
     drop(outcome);
-    assert!(
-        pids.into_iter()
-            .all(|pid| common::Survivor::read(pid).is_none())
-    );
+    assert!(pids.into_iter().all(|pid| common::Survivor::read(pid).is_none()));
     assert!(group.is_none_or(|group| !group.exists()));
 }
 
@@ -45,19 +38,11 @@ fn a_silent_survivor_does_not_hold_the_output() {
 #[test]
 fn streams_and_signals() {
     let bytes = vec![b'x'; 300_000];
-    let outcome = Run::shell("cat; kill -TERM $$")
-        .stdin(Stdin::Bytes(bytes.clone()))
-        .run();
-    assert_eq!(
-        (outcome.status, outcome.signal),
-        (None, Some(15)),
-        "{outcome:?}"
-    );
+    let outcome = Run::shell("cat; kill -TERM $$").stdin(Stdin::Bytes(bytes.clone())).run();
+    assert_eq!((outcome.status, outcome.signal), (None, Some(15)), "{outcome:?}");
     assert!(outcome.stdout == bytes && outcome.eof);
 
-    let mut run = Run::shell("echo ready; cat; exit 5")
-        .stdin(Stdin::Open)
-        .start();
+    let mut run = Run::shell("echo ready; cat; exit 5").stdin(Stdin::Open).start();
     run.ready();
     run.wait_until("the cat", |run| children(run.pid()).len() == 1);
     run.feed(b"abc");
@@ -85,7 +70,5 @@ fn another_user() {
 #[test]
 #[should_panic(expected = "hung")]
 fn a_hang_is_a_failure() {
-    Run::shell("sleep 20")
-        .limit(Duration::from_millis(300))
-        .run();
+    Run::shell("sleep 20").limit(Duration::from_millis(300)).run();
 }

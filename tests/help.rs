@@ -13,20 +13,14 @@ fn the_snapshot_is_up_to_date() {
         std::fs::write(path, HELP).expect("the snapshot is writable");
     }
     let kept = std::fs::read_to_string(path).expect("the snapshot is there");
-    assert!(
-        kept == HELP,
-        "{path} differs: UPDATE_SNAPSHOTS=1 rewrites it; the help is\n{HELP}"
-    );
+    assert!(kept == HELP, "{path} differs: UPDATE_SNAPSHOTS=1 rewrites it; the help is\n{HELP}");
 }
 
 #[test]
 fn lines_fit_a_terminal() {
     assert!(HELP.ends_with('\n') && !HELP.ends_with("\n\n") && !HELP.contains("\n\n\n"));
     for line in HELP.lines() {
-        assert!(
-            line.bytes().all(|byte| matches!(byte, b' '..=b'~')),
-            "{line}"
-        );
+        assert!(line.bytes().all(|byte| matches!(byte, b' '..=b'~')), "{line}");
         assert!(line.len() <= 80 && !line.ends_with(' '), "{line}");
     }
 }
@@ -34,10 +28,7 @@ fn lines_fit_a_terminal() {
 #[test]
 fn usage_comes_first_and_the_guarantee_next() {
     let mut parts = HELP.split("\n\n");
-    assert_eq!(
-        parts.next(),
-        Some("Usage: corral [OPTION]... [--] COMMAND [ARG]...")
-    );
+    assert_eq!(parts.next(), Some("Usage: corral [OPTION]... [--] COMMAND [ARG]..."));
     let guarantee = parts.next().expect("a second paragraph");
     assert!(guarantee.contains("any status but 120"), "{guarantee}");
 }
@@ -56,9 +47,7 @@ fn each_option_is_listed_once_with_all_that_is_known() {
         let (metavar, default) = (metavar.unwrap_or_default(), default.unwrap_or_default());
         let entry = format!("--{}{metavar} {}{default}", row.name, row.help);
         let words = words();
-        let at = words[from..]
-            .find(&entry)
-            .unwrap_or_else(|| panic!("{entry}"));
+        let at = words[from..].find(&entry).unwrap_or_else(|| panic!("{entry}"));
         from += at + entry.len();
         let line = format!("\n  --{}", row.name);
         let lines = HELP.match_indices(&line);
@@ -70,9 +59,7 @@ fn each_option_is_listed_once_with_all_that_is_known() {
 #[test]
 fn each_status_is_listed() {
     for (status, meaning) in STATUSES {
-        let line = HELP
-            .lines()
-            .find(|line| line.trim_start().starts_with(status));
+        let line = HELP.lines().find(|line| line.trim_start().starts_with(status));
         assert!(line.is_some_and(|line| line.ends_with(meaning)), "{status}");
     }
 }

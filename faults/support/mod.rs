@@ -6,11 +6,7 @@
 //! ([`arm`]; alarms are not inherited), so that whatever corral gets wrong, the
 //! machine is clean after [`LIFE`] seconds.
 
-#![allow(
-    dead_code,
-    unused_imports,
-    reason = "each fault uses its own part of this"
-)]
+#![allow(dead_code, unused_imports, reason = "each fault uses its own part of this")]
 
 #[path = "../../src/mem.rs"]
 mod mem;
@@ -76,9 +72,7 @@ impl Args {
         let Some(text) = self.get(index) else {
             return or;
         };
-        text.iter().fold(0, |sum, digit| {
-            sum * 10 + usize::from(digit.wrapping_sub(b'0'))
-        })
+        text.iter().fold(0, |sum, digit| sum * 10 + usize::from(digit.wrapping_sub(b'0')))
     }
 
     /// Address of the argument pointer `index`, for execve.
@@ -118,14 +112,7 @@ pub fn arm_even_stopped() {
     let event: [u64; 8] = [0, SIGKILL as u64, 0, 0, 0, 0, 0, 0];
     let mut timer = 0i32;
     // SAFETY: the kernel reads one struct sigevent and writes one timer id.
-    unsafe {
-        syscall!(
-            TIMER_CREATE,
-            CLOCK_MONOTONIC,
-            event.as_ptr(),
-            &raw mut timer
-        )
-    };
+    unsafe { syscall!(TIMER_CREATE, CLOCK_MONOTONIC, event.as_ptr(), &raw mut timer) };
     let when: [usize; 4] = [0, 0, LIFE, 0];
     // SAFETY: the kernel reads one struct itimerspec.
     unsafe { syscall!(TIMER_SETTIME, timer, 0, when.as_ptr(), 0) };
@@ -341,12 +328,7 @@ struct Action {
 }
 
 fn act(signal: u32, handler: usize) {
-    let action = Action {
-        handler,
-        flags: 0,
-        restorer: 0,
-        mask: 0,
-    };
+    let action = Action { handler, flags: 0, restorer: 0, mask: 0 };
     // SAFETY: the kernel reads one struct sigaction.
     unsafe { syscall!(RT_SIGACTION, signal, &raw const action, 0, 8) };
 }

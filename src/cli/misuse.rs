@@ -93,10 +93,10 @@ impl Misuse {
     pub fn write(&self, out: &mut dyn FnMut(&[u8])) {
         out(b"corral: cannot ");
         match self.0 {
-            Kind::NoCommand => out(
-                b"start: no command is given; write it after the options, as in: \
-                corral --wall 30s -- make test",
-            ),
+            Kind::NoCommand => {
+                out(b"start: no command is given; write it after the options, as in: \
+                corral --wall 30s -- make test")
+            }
             Kind::EmptyCommand => out(b"start: the command is an empty word"),
             Kind::Unknown(word, hint) => {
                 out(b"use ");
@@ -251,11 +251,7 @@ const fn hides(letter: char) -> bool {
 
 fn hex(bytes: &[u8], out: Out<'_>) {
     let digit = |half: u8| {
-        if half < 10 {
-            b'0' + half
-        } else {
-            b'a' - 10 + half
-        }
+        if half < 10 { b'0' + half } else { b'a' - 10 + half }
     };
     for byte in bytes {
         out(&[b'\\', b'x', digit(byte >> 4), digit(byte & 0xf)]);
@@ -317,11 +313,7 @@ mod tests {
                 "use --wall \"0s\": a limit of zero would end every run at once",
             ),
             (
-                Kind::Value(
-                    row(Opt::Signal),
-                    b"TREM",
-                    Why::NoSignal(b"TREM", Hint::Word("TERM")),
-                ),
+                Kind::Value(row(Opt::Signal), b"TREM", Why::NoSignal(b"TREM", Hint::Word("TERM"))),
                 "use --signal \"TREM\": \"TREM\" is no signal; it wants signals such as INT or \
                  INT:2s,TERM; did you mean TERM?",
             ),
@@ -335,10 +327,7 @@ mod tests {
     fn plain_words_are_shown_as_they_are() {
         assert_eq!(shown(b""), "");
         assert_eq!(shown(b"a b"), "a b");
-        assert_eq!(
-            shown("gr\u{fc}\u{df}e \u{1f411}".as_bytes()),
-            "gr\u{fc}\u{df}e \u{1f411}"
-        );
+        assert_eq!(shown("gr\u{fc}\u{df}e \u{1f411}".as_bytes()), "gr\u{fc}\u{df}e \u{1f411}");
     }
 
     #[test]
@@ -352,6 +341,39 @@ mod tests {
     }
 
     #[test]
+    fn nothing_hides_and_nothing_else_is_hexed() {
+        let hidden = [
+            '\0',
+            '\x1f',
+            '\x7f',
+            '\u{9f}',
+            '\u{ad}',
+            '\u{61c}',
+            '\u{180e}',
+            '\u{200b}',
+            '\u{200f}',
+            '\u{2028}',
+            '\u{202e}',
+            '\u{2060}',
+            '\u{206f}',
+            '\u{feff}',
+            '\u{fff9}',
+            '\u{fffb}',
+            '\u{e0000}',
+            '\u{e007f}',
+        ];
+        for letter in hidden {
+            let text: &'static str = letter.to_string().leak();
+            let hex: String = text.bytes().map(|byte| format!("\\x{byte:02x}")).collect();
+            assert_eq!(shown(text.as_bytes()), hex);
+        }
+        for letter in [' ', '~', '\u{a0}', '\u{200a}', '\u{2010}', '\u{2070}', '\u{fffd}'] {
+            let text: &'static str = letter.to_string().leak();
+            assert_eq!(shown(text.as_bytes()), text);
+        }
+    }
+
+    #[test]
     fn long_words_are_cut_between_characters() {
         let fits: &'static [u8] = [b'a'; MOST_SHOWN].to_vec().leak();
         assert_eq!(shown(fits).as_bytes(), fits);
@@ -361,10 +383,7 @@ mod tests {
             assert_eq!(shown(long), format!("{}...", shown(whole)));
         }
         let ends_in_half: &'static [u8] = [&[b'a'; MOST_SHOWN][..], b"\xff"].concat().leak();
-        assert_eq!(
-            shown(ends_in_half),
-            format!("{}...", "a".repeat(MOST_SHOWN))
-        );
+        assert_eq!(shown(ends_in_half), format!("{}...", "a".repeat(MOST_SHOWN)));
     }
 
     #[test]

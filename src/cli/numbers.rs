@@ -10,9 +10,10 @@
 //! tools take for seconds and others for milliseconds; a bare `0` is the same in
 //! all of them. Sizes are whole numbers.
 //!
-//! May use: `policy::time`, `misuse`.
+//! May use: `policy::time`, `misuse`, `suggest`.
 
 use super::misuse::Hint;
+use super::suggest;
 use crate::policy::time::Span;
 
 const NANOS_PER_MILLI: u64 = 1_000_000;
@@ -43,10 +44,10 @@ pub(super) fn duration(text: &'static [u8]) -> Result<Span, Hint> {
         b"m" => NANOS_PER_MINUTE,
         b"h" => NANOS_PER_HOUR,
         b"d" => NANOS_PER_DAY,
-        [] => return Err(Hint::Number(text, "s")),
+        [] => return Err(meant(text, "s")),
         [..] => {
-            let number = text.split_at(text.len() - unit.len()).0;
-            return Err(unit_of_time(unit).map_or(Hint::None, |unit| Hint::Number(number, unit)));
+            let number = text.strip_suffix(unit).unwrap_or_default();
+            return Err(unit_of_time(unit).map_or(Hint::None, |unit| meant(number, unit)));
         }
     };
     let whole = value(whole).saturating_mul(nanos);
@@ -61,7 +62,7 @@ fn fraction_of(unit: u64, fraction: &[u8]) -> u64 {
     let mut nanos = 0;
     let mut cut = false;
     for digit in fraction.iter().rev() {
-        // At most nine days and a tenth, in nanoseconds: far from the end of u64.
+        // Below ten days in nanoseconds, far from the end of u64.
         let tenfold = u64::from(digit & 0xf) * unit + nanos;
         nanos = tenfold / 10;
         cut |= !tenfold.is_multiple_of(10);
@@ -69,26 +70,27 @@ fn fraction_of(unit: u64, fraction: &[u8]) -> u64 {
     nanos + u64::from(cut)
 }
 
-/// The unit that an unknown one was probably meant to be: written out, begun or
-/// in capitals.
+/// The unit that an unknown one was probably meant to be: in capitals, begun or
+/// written out.
 fn unit_of_time(text: &[u8]) -> Option<&'static str> {
-    let units = ["ms", "s", "m", "h", "d"];
-    let same = |unit: &&str| unit.as_bytes().eq_ignore_ascii_case(text);
-    units.into_iter().find(same).or_else(|| {
-        let words = [
-            ("millis", "ms"),
-            ("milliseconds", "ms"),
-            ("msec", "ms"),
-            ("secs", "s"),
-            ("seconds", "s"),
-            ("mins", "m"),
-            ("minutes", "m"),
-            ("hrs", "h"),
-            ("hours", "h"),
-            ("days", "d"),
-        ];
-        super::suggest::begun(text, words.into_iter())
-    })
+    const SPELT: [(&str, &str); 15] = [
+        ("ms", "ms"),
+        ("s", "s"),
+        ("m", "m"),
+        ("h", "h"),
+        ("d", "d"),
+        ("msec", "ms"),
+        ("millis", "ms"),
+        ("milliseconds", "ms"),
+        ("secs", "s"),
+        ("seconds", "s"),
+        ("mins", "m"),
+        ("minutes", "m"),
+        ("hrs", "h"),
+        ("hours", "h"),
+        ("days", "d"),
+    ];
+    suggest::nearest(text, SPELT.iter().copied())
 }
 
 /// A SIZE.
@@ -119,7 +121,7 @@ fn unit_of_size(number: &'static [u8], letter: u8, rest: &[u8]) -> Hint {
         _ => return Hint::None,
     };
     match rest {
-        [] | b"B" | b"b" | b"iB" | b"i" | b"ib" | b"IB" => Hint::Number(number, unit),
+        [] | b"B" | b"b" | b"iB" | b"i" | b"ib" | b"IB" => meant(number, unit),
         [..] => Hint::None,
     }
 }
@@ -130,18 +132,27 @@ pub(super) fn count(text: &[u8]) -> Option<u64> {
     (!number.is_empty() && rest.is_empty()).then(|| value(number))
 }
 
+/// This number with another unit, unless it is zero: most options that want a
+/// unit have no use for that.
+fn meant(number: &'static [u8], unit: &'static str) -> Hint {
+    if number.iter().any(|byte| matches!(byte, b'1'..=b'9')) {
+        Hint::Number(number, unit)
+    } else {
+        Hint::None
+    }
+}
+
 /// The digits that `text` begins with, and the rest.
 fn digits(text: &[u8]) -> (&[u8], &[u8]) {
     let end = text.iter().position(|byte| !byte.is_ascii_digit());
-    text.split_at(end.unwrap_or(text.len()))
+    end.and_then(|end| text.split_at_checked(end)).unwrap_or((text, &[]))
 }
 
 /// What digits mean, saturating.
 fn value(digits: &[u8]) -> u64 {
-    digits.iter().fold(0u64, |sum, digit| {
-        sum.saturating_mul(10)
-            .saturating_add(u64::from(digit & 0xf))
-    })
+    digits
+        .iter()
+        .fold(0u64, |sum, digit| sum.saturating_mul(10).saturating_add(u64::from(digit & 0xf)))
 }
 
 #[cfg(test)]
@@ -174,9 +185,12 @@ mod tests {
         for zero in ["0", "0s", "0.0ms", "0.d", ".0h", "000m"] {
             assert_eq!(duration(zero.as_bytes()), Ok(Span::ZERO), "{zero}");
         }
-        for bare in ["5", "00", "0.", ".5", "1.5", "99999999999999999999999"] {
+        for bare in ["5", ".5", "1.5", "0.01", "99999999999999999999999"] {
             let expected = Err(Hint::Number(bare.as_bytes(), "s"));
             assert_eq!(duration(bare.as_bytes()), expected, "{bare}");
+        }
+        for bare in ["00", "0.", ".0", "0sec"] {
+            assert_eq!(duration(bare.as_bytes()), Err(Hint::None), "{bare}");
         }
     }
 
@@ -232,11 +246,7 @@ mod tests {
     fn too_large_saturates() {
         assert_eq!(duration(b"18446744073.709551615s"), Ok(Span(u64::MAX)));
         assert_eq!(duration(b"18446744073.709551614s"), Ok(Span(u64::MAX - 1)));
-        for large in [
-            "18446744073.709551616s",
-            "99999999999999999999999d",
-            "213504d",
-        ] {
+        for large in ["18446744073.709551616s", "99999999999999999999999d", "213504d"] {
             assert_eq!(duration(large.as_bytes()), Ok(Span(u64::MAX)), "{large}");
         }
     }
@@ -257,17 +267,11 @@ mod tests {
         for (text, bytes) in cases {
             assert_eq!(size(text), Ok(bytes), "{}", text.escape_ascii());
         }
-        for bad in [
-            "", "K", "-1", "+1", " 1", "1 ", "1.5M", "1T", "1B", "0x10", "1KK", "1e3",
-        ] {
+        for bad in ["", "K", "-1", "+1", " 1", "1 ", "1.5M", "1T", "1B", "0x10", "1KK", "1e3"] {
             assert_eq!(size(bad.as_bytes()), Err(Hint::None), "{bad}");
         }
         for (near, unit) in [("8k", "K"), ("8MB", "M"), ("8MiB", "M"), ("8gb", "G")] {
-            assert_eq!(
-                size(near.as_bytes()),
-                Err(Hint::Number(b"8", unit)),
-                "{near}"
-            );
+            assert_eq!(size(near.as_bytes()), Err(Hint::Number(b"8", unit)), "{near}");
         }
     }
 

@@ -24,10 +24,7 @@ use super::values::{self, cut};
 
 /// What a command line asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(
-    clippy::large_enum_variant,
-    reason = "one of these is made in a process, without a heap"
-)]
+#[expect(clippy::large_enum_variant, reason = "one of these is made in a process, without a heap")]
 pub enum Given {
     /// A run.
     Run(Plan),
@@ -132,15 +129,16 @@ fn short(word: &'static [u8]) -> Result<&'static Row, Misuse> {
 /// The option in `--name` or `--name=value`, and its value if it is there.
 fn long(word: &'static CStr) -> Result<(&'static Row, Option<&'static CStr>), Misuse> {
     let text = word.to_bytes();
-    let (name, value) = cut(text.get(2..).unwrap_or_default(), b'=');
+    let (name, _) = cut(text.get(2..).unwrap_or_default(), b'=');
     let Some(row) = OPTIONS.iter().find(|row| row.name.as_bytes() == name) else {
         let dashed = text.get(..name.len() + 2).filter(|_| !name.is_empty());
         return Err(Misuse(Kind::Unknown(dashed.unwrap_or(text), meant(name))));
     };
-    // The value is the rest of the word, with the NUL that ends it.
+    // What follows the `=`, with the NUL that ends it; where there is no `=`,
+    // not even a NUL follows.
     let rest = word.to_bytes_with_nul().get(name.len() + 3..);
-    let rest = rest.and_then(|rest| CStr::from_bytes_with_nul(rest).ok());
-    Ok((row, rest.filter(|_| value.is_some())))
+    let value = rest.and_then(|rest| CStr::from_bytes_with_nul(rest).ok());
+    Ok((row, value))
 }
 
 /// The option that an unknown one was probably meant to be.
@@ -194,8 +192,7 @@ pub(super) mod tests {
         let (name, value) = option.split_once('=').expect("--option=value");
         let line = error(&[option, "true"]);
         let said = line.strip_prefix(&format!("corral: cannot use {name} \"{value}\": "));
-        said.unwrap_or_else(|| panic!("{option}: {line}"))
-            .to_owned()
+        said.unwrap_or_else(|| panic!("{option}: {line}")).to_owned()
     }
 
     const NO_COMMAND: &str = "corral: cannot start: no command is given; write it after the \
@@ -203,20 +200,8 @@ pub(super) mod tests {
 
     #[test]
     fn no_option_is_a_plain_run() {
-        assert_eq!(
-            plan(&["true"]),
-            Plan {
-                command: 1,
-                ..Plan::DEFAULT
-            }
-        );
-        assert_eq!(
-            plan(&["--", "true"]),
-            Plan {
-                command: 2,
-                ..Plan::DEFAULT
-            }
-        );
+        assert_eq!(plan(&["true"]), Plan { command: 1, ..Plan::DEFAULT });
+        assert_eq!(plan(&["--", "true"]), Plan { command: 2, ..Plan::DEFAULT });
     }
 
     #[test]
@@ -258,10 +243,7 @@ pub(super) mod tests {
     #[test]
     fn a_value_that_is_too_much() {
         let line = error(&["--quiet=yes", "true"]);
-        assert_eq!(
-            line,
-            "corral: cannot use --quiet \"yes\": it takes no value"
-        );
+        assert_eq!(line, "corral: cannot use --quiet \"yes\": it takes no value");
         let line = error(&["--help="]);
         assert_eq!(line, "corral: cannot use --help \"\": it takes no value");
     }
@@ -277,20 +259,11 @@ pub(super) mod tests {
 
     #[test]
     fn commands_that_are_none() {
-        for words in [
-            &[][..],
-            &["--"],
-            &["--quiet"],
-            &["--wall", "5s"],
-            &["--quiet", "--"],
-        ] {
+        for words in [&[][..], &["--"], &["--quiet"], &["--wall", "5s"], &["--quiet", "--"]] {
             assert_eq!(error(words), NO_COMMAND);
         }
         for words in [&[""][..], &["--", ""], &["--quiet", "", "true"]] {
-            assert_eq!(
-                error(words),
-                "corral: cannot start: the command is an empty word"
-            );
+            assert_eq!(error(words), "corral: cannot start: the command is an empty word");
         }
         assert_eq!(plan(&["true", ""]).command, 1);
         assert_eq!(parse(&Line(Vec::new())), Err(Misuse(Kind::NoCommand)));
@@ -302,43 +275,19 @@ pub(super) mod tests {
             ("--wal", "--wal: no such option; did you mean --wall?"),
             ("--wal=5s", "--wal: no such option; did you mean --wall?"),
             ("--WALL", "--WALL: no such option; did you mean --wall?"),
-            (
-                "--signal_scope",
-                "--signal_scope: no such option; did you mean --signal-scope?",
-            ),
-            (
-                "--timeout=5s",
-                "--timeout: no such option; did you mean --wall?",
-            ),
-            (
-                "--kill-after",
-                "--kill-after: no such option; did you mean --grace?",
-            ),
+            ("--signal_scope", "--signal_scope: no such option; did you mean --signal-scope?"),
+            ("--timeout=5s", "--timeout: no such option; did you mean --wall?"),
+            ("--kill-after", "--kill-after: no such option; did you mean --grace?"),
             ("--memory", "--memory: no such option; did you mean --mem?"),
-            (
-                "--leftover",
-                "--leftover: no such option; did you mean --leftovers?",
-            ),
+            ("--leftover", "--leftover: no such option; did you mean --leftovers?"),
             ("--max", "--max: no such option; did you mean --max-output?"),
-            (
-                "--frobnicate",
-                "--frobnicate: no such option; see corral --help",
-            ),
+            ("--frobnicate", "--frobnicate: no such option; see corral --help"),
             ("--x", "--x: no such option; see corral --help"),
             ("--=5", "\"--=5\": no such option; see corral --help"),
             ("---", "---: no such option; see corral --help"),
-            (
-                "-w",
-                "-w: it wants an option's long name, as in --wall; see corral --help",
-            ),
-            (
-                "-wall",
-                "-wall: it wants an option's long name, as in --wall; did you mean --wall?",
-            ),
-            (
-                "-hV",
-                "-hV: it wants an option's long name, as in --wall; see corral --help",
-            ),
+            ("-w", "-w: it wants an option's long name, as in --wall; see corral --help"),
+            ("-wall", "-wall: it wants an option's long name, as in --wall; did you mean --wall?"),
+            ("-hV", "-hV: it wants an option's long name, as in --wall; see corral --help"),
         ];
         for (word, said) in cases {
             assert_eq!(error(&[word, "true"]), format!("corral: cannot use {said}"));
@@ -351,10 +300,7 @@ pub(super) mod tests {
             for end in 1..row.name.len() {
                 let short = format!("--{}", &row.name[..end]);
                 if OPTIONS.iter().all(|other| other.name != &short[2..]) {
-                    assert!(
-                        error(&[&short, "1s", "true"]).contains("no such option"),
-                        "{short}"
-                    );
+                    assert!(error(&[&short, "1s", "true"]).contains("no such option"), "{short}");
                 }
             }
         }
@@ -364,10 +310,7 @@ pub(super) mod tests {
     fn help_and_version_win_where_they_are_met() {
         for help in ["--help", "-h"] {
             assert_eq!(given(&[help]), Ok(Given::Help));
-            assert_eq!(
-                given(&["--wall", "5s", help, "--nonsense"]),
-                Ok(Given::Help)
-            );
+            assert_eq!(given(&["--wall", "5s", help, "--nonsense"]), Ok(Given::Help));
         }
         for version in ["--version", "-V"] {
             assert_eq!(given(&[version, "--help"]), Ok(Given::Version));

@@ -152,13 +152,7 @@ impl Plan {
         grace: Span::from_secs(1),
         prove: Span::from_secs(5),
         linger: Span::from_millis(100),
-        signals: Signals {
-            steps: [SignalStep {
-                signal: 15,
-                wait: None,
-            }; MOST_SIGNALS],
-            count: 1,
-        },
+        signals: Signals { steps: [SignalStep { signal: 15, wait: None }; MOST_SIGNALS], count: 1 },
         scope: Scope::Tree,
         leftovers: Leftovers::Stop,
         max_output: None,
@@ -167,10 +161,7 @@ impl Plan {
         pids: None,
         json: None,
         run_id: None,
-        labels: [Label {
-            key: &[],
-            value: &[],
-        }; MOST_LABELS],
+        labels: [Label { key: &[], value: &[] }; MOST_LABELS],
         label_count: 0,
         redact_argv: false,
         no_new_privs: false,

@@ -106,9 +106,9 @@ pub fn number(text: &[u8]) -> Option<i32> {
     named.or_else(|| alias(text)).or_else(|| real_time(text))
 }
 
-/// The names that a typo may have meant, with what they stand for.
-pub(super) fn names() -> impl Iterator<Item = (&'static str, &'static str)> + Clone {
-    (1..RTMIN).filter_map(|signal| name(signal).map(|name| (name, name)))
+/// The names that a typo may have meant, with their numbers.
+pub(super) fn names() -> impl Iterator<Item = (&'static str, i32)> {
+    (1..RTMIN).filter_map(|signal| name(signal).map(|name| (name, signal)))
 }
 
 /// A name without its SIG.
@@ -120,9 +120,7 @@ pub(super) fn without_sig(text: &[u8]) -> &[u8] {
 }
 
 fn alias(text: &[u8]) -> Option<i32> {
-    let found = ALIASES
-        .iter()
-        .find(|(name, _)| name.as_bytes().eq_ignore_ascii_case(text));
+    let found = ALIASES.iter().find(|(name, _)| name.as_bytes().eq_ignore_ascii_case(text));
     found.map(|(_, signal)| *signal)
 }
 
@@ -155,17 +153,10 @@ mod tests {
     fn every_name_leads_back_to_its_number() {
         for signal in -1..=130 {
             let named = name(signal);
-            assert_eq!(
-                named.is_some(),
-                matches!(signal, 1..=31 | 34..=64),
-                "{signal}"
-            );
+            assert_eq!(named.is_some(), matches!(signal, 1..=31 | 34..=64), "{signal}");
             let Some(name) = named else { continue };
-            for text in [
-                name.to_owned(),
-                format!("SIG{name}"),
-                format!("sig{name}").to_lowercase(),
-            ] {
+            for text in [name.to_owned(), format!("SIG{name}"), format!("sig{name}").to_lowercase()]
+            {
                 assert_eq!(number(text.as_bytes()), Some(signal), "{text}");
             }
         }
@@ -212,34 +203,22 @@ mod tests {
             ("UNUSED", raw::SIGSYS),
         ];
         for (name, signal) in samples {
-            assert_eq!(
-                number(name.as_bytes()),
-                i32::try_from(signal).ok(),
-                "{name}"
-            );
+            assert_eq!(number(name.as_bytes()), i32::try_from(signal).ok(), "{name}");
         }
     }
 
     #[test]
     fn constants_are_named_so() {
-        assert_eq!(
-            [KILL, CONT, STOP].map(name),
-            [Some("KILL"), Some("CONT"), Some("STOP")]
-        );
+        assert_eq!([KILL, CONT, STOP].map(name), [Some("KILL"), Some("CONT"), Some("STOP")]);
     }
 
     #[test]
     fn real_time_signals_from_both_ends() {
         for step in 0..=30 {
             assert_eq!(number(format!("RTMIN+{step}").as_bytes()), Some(34 + step));
-            assert_eq!(
-                number(format!("sigrtmax-{step}").as_bytes()),
-                Some(64 - step)
-            );
+            assert_eq!(number(format!("sigrtmax-{step}").as_bytes()), Some(64 - step));
         }
-        for bad in [
-            "RTMIN-1", "RTMAX+1", "RTMIN+31", "RTMAX-31", "RTMIN+", "RTMIN+01", "RTMIN1",
-        ] {
+        for bad in ["RTMIN-1", "RTMAX+1", "RTMIN+31", "RTMAX-31", "RTMIN+", "RTMIN+01", "RTMIN1"] {
             assert_eq!(number(bad.as_bytes()), None, "{bad}");
         }
     }
@@ -249,24 +228,14 @@ mod tests {
         for signal in 1..=64 {
             assert_eq!(number(signal.to_string().as_bytes()), Some(signal));
         }
-        for bad in [
-            "", "0", "65", "99", "100", "015", "-1", "+9", " 9", "9 ", "SIG9", "1x", "x1",
-        ] {
+        for bad in ["", "0", "65", "99", "100", "015", "-1", "+9", " 9", "9 ", "SIG9", "1x", "x1"] {
             assert_eq!(number(bad.as_bytes()), None, "{bad}");
         }
     }
 
     #[test]
     fn what_is_no_name() {
-        for bad in [
-            "SIG",
-            "SIGSIGTERM",
-            "TERM ",
-            "TER",
-            "TERMS",
-            "\u{131}NT",
-            "RTMIN+\u{661}",
-        ] {
+        for bad in ["SIG", "SIGSIGTERM", "TERM ", "TER", "TERMS", "\u{131}NT", "RTMIN+\u{661}"] {
             assert_eq!(number(bad.as_bytes()), None, "{bad}");
         }
     }

@@ -17,10 +17,7 @@ use super::values::cut;
 
 /// SIG:WAIT,SIG:WAIT,…,SIG.
 pub(super) fn steps(text: &'static [u8]) -> Result<Signals, Why> {
-    let mut signals = Signals {
-        steps: Plan::DEFAULT.signals.steps,
-        count: 0,
-    };
+    let mut signals = Signals { steps: Plan::DEFAULT.signals.steps, count: 0 };
     let mut parts = text.split(|&byte| byte == b',').peekable();
     while let Some(part) = parts.next() {
         let Some(step) = signals.steps.get_mut(signals.count) else {
@@ -45,15 +42,22 @@ pub(super) fn steps(text: &'static [u8]) -> Result<Signals, Why> {
 
 /// A signal that may come before SIGKILL.
 fn first_signal(text: &'static [u8]) -> Result<i32, Why> {
-    match signals::number(text) {
-        Some(signals::KILL) => Err(Why::Kill),
-        Some(signals::STOP) => Err(Why::Stop),
-        Some(signals::CONT) => Err(Why::Continue),
-        Some(signal) => Ok(signal),
-        None => {
-            let meant = suggest::nearest(signals::without_sig(text), signals::names());
-            Err(Why::NoSignal(text, meant.map_or(Hint::None, Hint::Word)))
-        }
+    let Some(signal) = signals::number(text) else {
+        let meant = suggest::nearest(signals::without_sig(text), signals::names());
+        let meant = meant.filter(|&signal| refusal(signal).is_none());
+        let meant = meant.and_then(signals::name);
+        return Err(Why::NoSignal(text, meant.map_or(Hint::None, Hint::Word)));
+    };
+    refusal(signal).map_or(Ok(signal), Err)
+}
+
+/// Why a signal may not come before SIGKILL, if there is a reason.
+const fn refusal(signal: i32) -> Option<Why> {
+    match signal {
+        signals::KILL => Some(Why::Kill),
+        signals::STOP => Some(Why::Stop),
+        signals::CONT => Some(Why::Continue),
+        _ => None,
     }
 }
 
@@ -67,9 +71,7 @@ mod tests {
         let of = |option: &str| {
             let signals = plan(&[option, "true"]).signals;
             let steps = signals.steps.into_iter().take(signals.count);
-            steps
-                .map(|step| (step.signal, step.wait))
-                .collect::<Vec<_>>()
+            steps.map(|step| (step.signal, step.wait)).collect::<Vec<_>>()
         };
         let second = Some(Span::from_secs(1));
         assert_eq!(of("--signal=INT"), [(2, None)]);
@@ -77,10 +79,7 @@ mod tests {
         assert_eq!(of("--signal=15"), [(15, None)]);
         assert_eq!(of("--signal=RTMIN+3"), [(37, None)]);
         assert_eq!(of("--signal=TERM:1s,INT"), [(15, second), (2, None)]);
-        assert_eq!(
-            of("--signal=TERM:0,INT"),
-            [(15, Some(Span::ZERO)), (2, None)]
-        );
+        assert_eq!(of("--signal=TERM:0,INT"), [(15, Some(Span::ZERO)), (2, None)]);
         let four = [(2, second), (2, second), (15, second), (64, None)];
         assert_eq!(of("--signal=INT:1s,2:1s,SIGTERM:1s,RTMAX"), four);
     }
@@ -89,21 +88,12 @@ mod tests {
     fn signals_that_cannot_be() {
         for kill in ["KILL", "9", "sigkill", "TERM:1s,KILL"] {
             let said = refused(&format!("--signal={kill}"));
-            assert!(
-                said.starts_with("SIGKILL comes at the end anyway"),
-                "{said}"
-            );
+            assert!(said.starts_with("SIGKILL comes at the end anyway"), "{said}");
         }
         assert!(refused("--signal=STOP").contains("SIGSTOP"));
         assert!(refused("--signal=18").contains("SIGCONT"));
-        assert_eq!(
-            refused("--signal=TERM:1s"),
-            "the wait after the last signal is --grace"
-        );
-        assert_eq!(
-            refused("--signal=INT:1s,TERM:1s"),
-            "the wait after the last signal is --grace"
-        );
+        assert_eq!(refused("--signal=TERM:1s"), "the wait after the last signal is --grace");
+        assert_eq!(refused("--signal=INT:1s,TERM:1s"), "the wait after the last signal is --grace");
         let missing = "each signal but the last needs a wait, as in INT:2s,TERM";
         assert_eq!(refused("--signal=INT,TERM"), missing);
         let five = refused("--signal=1:1s,2:1s,3:1s,6:1s,15");
@@ -115,11 +105,13 @@ mod tests {
         assert_eq!(refused("--signal=INT:1s,"), format!("\"\" {wants}"));
         let typo = refused("--signal=INT:1s,SIGTREM");
         assert_eq!(typo, format!("\"SIGTREM\" {wants}; did you mean TERM?"));
+        // Neither what would be refused next, nor what merely looks like it.
+        for unfit in ["KIL", "KLL", "KKILL", "CNT"] {
+            let line = format!("\"{unfit}\" {wants}");
+            assert_eq!(refused(&format!("--signal={unfit}")), line);
+        }
         let bare = refused("--signal=INT:2,TERM");
-        assert_eq!(
-            bare,
-            "\"2\" is no duration such as 1.5s or 2m; did you mean 2s?"
-        );
+        assert_eq!(bare, "\"2\" is no duration such as 1.5s or 2m; did you mean 2s?");
         assert!(refused("--signal=INT:,TERM").starts_with("\"\" is no duration"));
     }
 }

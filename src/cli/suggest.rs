@@ -1,70 +1,53 @@
 //! Which known word was meant by an unknown one?
 //!
-//! The only one that it begins, or else the only one nearest to it by the
-//! optimal string alignment distance: insertions, deletions, substitutions and
-//! exchanges of neighbours, each counted as one; letter case counts for nothing.
-//! A word of three to five letters may differ by one, a longer one by two. Where
-//! two are equally near nothing is suggested: a wrong suggestion is worse than
-//! none.
+//! The one that it begins, or else the one nearest to it by the optimal string
+//! alignment distance: insertions, deletions, substitutions and exchanges of
+//! neighbours, each counted as one; letter case counts for nothing. From a word
+//! of three to five letters one may differ by one, from a longer one by two.
+//! Where two are equally near nothing is suggested: a wrong suggestion is worse
+//! than none.
 //!
 //! May use: `core` alone.
 
-/// Fewest letters that count as an abbreviation.
-const LEAST_PREFIX: usize = 2;
-/// Most edits.
-const MOST_EDITS: usize = 2;
+/// Fewest letters that count as the beginning of a word.
+const LEAST_BEGUN: usize = 2;
+/// Farther than any [`rank`].
+const UNRELATED: u8 = 5;
 
-/// What `word` was probably meant to be, of `known` (text, and what it stands
-/// for; several texts may stand for the same).
+/// What `word` was probably meant to be, of `known`: texts, and what each stands
+/// for. Several texts may stand for the same.
 pub(super) fn nearest<T: Copy + PartialEq>(
-    word: &[u8],
-    known: impl Iterator<Item = (&'static str, T)> + Clone,
-) -> Option<T> {
-    if let Some(meant) = begun(word, known.clone()) {
-        return Some(meant);
-    }
-    for edits in 0..=MOST_EDITS {
-        let near = known
-            .clone()
-            .filter(|(text, _)| edits <= text.len() / 3 && within(word, text.as_bytes(), edits));
-        match matches(near) {
-            Matches::None => {}
-            Matches::One(meant) => return Some(meant),
-            Matches::Many => return None,
-        }
-    }
-    None
-}
-
-/// The only one of `known` that `word` begins.
-pub(super) fn begun<T: Copy + PartialEq>(
     word: &[u8],
     known: impl Iterator<Item = (&'static str, T)>,
 ) -> Option<T> {
-    let begun = known.filter(|(text, _)| {
-        let head = text.as_bytes().get(..word.len());
-        word.len() >= LEAST_PREFIX && head.is_some_and(|head| head.eq_ignore_ascii_case(word))
-    });
-    match matches(begun) {
-        Matches::One(meant) => Some(meant),
-        Matches::None | Matches::Many => None,
+    let mut nearest = UNRELATED;
+    let mut meant = None;
+    for (text, one) in known {
+        let rank = rank(word, text.as_bytes());
+        if rank < nearest {
+            nearest = rank;
+            meant = Some(one);
+        } else if rank == nearest && meant != Some(one) {
+            meant = None;
+        }
     }
+    meant
 }
 
-enum Matches<T> {
-    None,
-    One(T),
-    Many,
-}
-
-fn matches<T: Copy + PartialEq>(mut found: impl Iterator<Item = (&'static str, T)>) -> Matches<T> {
-    let Some((_, first)) = found.next() else {
-        return Matches::None;
-    };
-    if found.all(|(_, other)| other == first) {
-        Matches::One(first)
-    } else {
-        Matches::Many
+/// How far `word` is from `text`.
+fn rank(word: &[u8], text: &[u8]) -> u8 {
+    if word.eq_ignore_ascii_case(text) {
+        return 0;
+    }
+    let head = text.get(..word.len()).unwrap_or_default();
+    let begun = word.len() >= LEAST_BEGUN && head.eq_ignore_ascii_case(word);
+    let near = |edits| text.len() / 3 >= edits && within(word, text, edits);
+    match (begun, near(1)) {
+        (true, true) => 1,
+        (true, false) => 2,
+        (false, true) => 3,
+        (false, false) if near(2) => 4,
+        (false, false) => UNRELATED,
     }
 }
 
@@ -119,15 +102,11 @@ mod tests {
 
     #[test]
     fn prefixes() {
-        assert_eq!(
-            meant("no", &["no-new-privs", "close-fds"]),
-            Some("no-new-privs")
-        );
+        assert_eq!(meant("no", &["no-new-privs", "close-fds"]), Some("no-new-privs"));
         assert_eq!(meant("n", &["no-new-privs", "close-fds"]), None);
-        assert_eq!(
-            meant("signal-", &["signal", "signal-scope"]),
-            Some("signal-scope")
-        );
+        assert_eq!(meant("signal-", &["signal", "signal-scope"]), Some("signal-scope"));
+        assert_eq!(meant("signa", &["signal", "signal-scope"]), Some("signal"));
+        assert_eq!(meant("sig", &["signal", "signal-scope"]), None);
         assert_eq!(meant("", &["wall"]), None);
     }
 
@@ -135,6 +114,8 @@ mod tests {
     fn nothing_where_two_are_as_near() {
         assert_eq!(meant("bem", &["mem", "hem"]), None);
         assert_eq!(meant("xx", &["INT", "HUP"]), None);
+        assert_eq!(meant("bem", &["mem", "hem", "gem"]), None);
+        assert_eq!(meant("sign", &["signal", "signal-scope"]), None);
         // Two texts for the same thing are no ambiguity.
         let known = [("mem", 1), ("hem", 1)];
         assert_eq!(nearest(b"bem", known.into_iter()), Some(1));
@@ -149,11 +130,7 @@ mod tests {
                 break;
             }
             let word: Vec<u8> = words[at].clone();
-            words.extend(
-                letters
-                    .iter()
-                    .map(|letter| [&word[..], &[*letter]].concat()),
-            );
+            words.extend(letters.iter().map(|letter| [&word[..], &[*letter]].concat()));
         }
         for a in &words {
             for b in &words {
@@ -174,9 +151,7 @@ mod tests {
                     continue;
                 }
                 let change = usize::from(a[i - 1] != b[j - 1]);
-                d[i][j] = (d[i - 1][j] + 1)
-                    .min(d[i][j - 1] + 1)
-                    .min(d[i - 1][j - 1] + change);
+                d[i][j] = (d[i - 1][j] + 1).min(d[i][j - 1] + 1).min(d[i - 1][j - 1] + change);
                 if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
                     d[i][j] = d[i][j].min(d[i - 2][j - 2] + 1);
                 }

@@ -75,13 +75,7 @@ pub enum Group {
 
 impl Group {
     /// Every group, in order.
-    pub const ALL: [Self; 5] = [
-        Self::Limits,
-        Self::End,
-        Self::Start,
-        Self::Record,
-        Self::Other,
-    ];
+    pub const ALL: [Self; 5] = [Self::Limits, Self::End, Self::Start, Self::Record, Self::Other];
 
     /// Its heading in the help.
     #[must_use]
@@ -349,10 +343,7 @@ pub const STATUSES: [(&str, &str); 9] = [
     ("125", "corral was misused or could not start the run"),
     ("126", "COMMAND could not be executed"),
     ("127", "COMMAND was not found"),
-    (
-        "128+N",
-        "COMMAND died of signal N, or signal N cancelled corral",
-    ),
+    ("128+N", "COMMAND died of signal N, or signal N cancelled corral"),
 ];
 
 #[cfg(test)]
@@ -372,11 +363,7 @@ mod tests {
     fn names_are_unique_lowercase_ascii() {
         for (at, row) in OPTIONS.iter().enumerate() {
             let plain = |byte: u8| byte.is_ascii_lowercase() || byte == b'-';
-            assert!(
-                row.name.len() > 1 && row.name.bytes().all(plain),
-                "{}",
-                row.name
-            );
+            assert!(row.name.len() > 1 && row.name.bytes().all(plain), "{}", row.name);
             assert!(!row.name.starts_with('-') && !row.name.ends_with('-'));
             assert!(OPTIONS[at + 1..].iter().all(|other| other.name != row.name));
         }
@@ -397,22 +384,12 @@ mod tests {
         for row in &OPTIONS {
             let texts = [row.help, row.wants, row.metavar.unwrap_or("-")];
             for text in texts.into_iter().chain(row.default) {
-                assert!(
-                    text.bytes().all(|byte| matches!(byte, b' '..=b'~')),
-                    "{text}"
-                );
+                assert!(text.bytes().all(|byte| matches!(byte, b' '..=b'~')), "{text}");
                 assert!(!text.contains("  ") && !text.ends_with('.') || text.ends_with("..."));
             }
-            assert!(
-                row.help
-                    .starts_with(|first: char| first.is_ascii_lowercase())
-            );
+            assert!(row.help.starts_with(|first: char| first.is_ascii_lowercase()));
             assert_eq!(row.metavar.is_none(), row.wants.is_empty(), "{}", row.name);
-            assert!(
-                row.metavar.is_some() || row.default.is_none(),
-                "{}",
-                row.name
-            );
+            assert!(row.metavar.is_some() || row.default.is_none(), "{}", row.name);
         }
     }
 
@@ -451,9 +428,6 @@ mod tests {
         ];
         let mut wanted: Vec<_> = numbers.iter().map(u8::to_string).collect();
         wanted.push(format!("{}+N", verdict::SIGNALLED));
-        assert_eq!(
-            STATUSES.map(|(status, _)| status.to_owned()).to_vec(),
-            wanted
-        );
+        assert_eq!(STATUSES.map(|(status, _)| status.to_owned()).to_vec(), wanted);
     }
 }

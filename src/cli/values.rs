@@ -1,8 +1,8 @@
 //! What does the value of an option mean?
 //!
 //! One function that puts any option into the plan, and a reader for each kind of
-//! value that is not a number or a list of signals. A value is
-//! judged by itself alone: whether this host can do it is decided elsewhere.
+//! value that is not a number or a list of signals. A value is judged by itself
+//! alone: whether this host can do it is decided elsewhere.
 //!
 //! May use: `plan`, `table`, `misuse`, `numbers`, `steps`, `suggest`.
 
@@ -78,20 +78,12 @@ fn size(text: &'static [u8]) -> Result<u64, Why> {
 
 /// A limit, which must not be `zero`.
 fn limit<T: PartialEq>(value: T, zero: T) -> Result<T, Why> {
-    if value == zero {
-        Err(Why::Zero)
-    } else {
-        Ok(value)
-    }
+    if value == zero { Err(Why::Zero) } else { Ok(value) }
 }
 
 /// The alternatives stand in the metavar, divided by `|`.
 fn no_alternative(row: &Row, text: &[u8]) -> Why {
-    let known = row
-        .metavar
-        .unwrap_or_default()
-        .split('|')
-        .map(|word| (word, word));
+    let known = row.metavar.unwrap_or_default().split('|').map(|word| (word, word));
     Why::Form(suggest::nearest(text, known).map_or(Hint::None, Hint::Word))
 }
 
@@ -99,17 +91,11 @@ fn no_alternative(row: &Row, text: &[u8]) -> Why {
 fn max_output(text: &'static [u8]) -> Result<MaxOutput, Why> {
     let (head, tail) = cut(text, b'+');
     let Some(tail) = tail else {
-        return Ok(MaxOutput {
-            head: size(head)?,
-            tail: None,
-        });
+        return Ok(MaxOutput { head: size(head)?, tail: None });
     };
     // What one half may have been meant to be is no suggestion for the whole.
     let half = |text| numbers::size(text).map_err(|_| Why::Form(Hint::None));
-    Ok(MaxOutput {
-        head: half(head)?,
-        tail: Some(half(tail)?),
-    })
+    Ok(MaxOutput { head: half(head)?, tail: Some(half(tail)?) })
 }
 
 /// A path, or `fd:N` for an inherited descriptor that is none of the command's
@@ -120,10 +106,7 @@ fn target(value: &'static CStr) -> Result<Target, Why> {
         [] => Err(no_target),
         [b'f', b'd', b':', number @ ..] => {
             let number = numbers::count(number).and_then(|number| i32::try_from(number).ok());
-            number
-                .filter(|&number| number > 2)
-                .map(Target::Fd)
-                .ok_or(no_target)
+            number.filter(|&number| number > 2).map(Target::Fd).ok_or(no_target)
         }
         [..] => Ok(Target::Path(value)),
     }
@@ -144,12 +127,7 @@ fn add_label(plan: &mut Plan, text: &'static [u8]) -> Result<(), Why> {
     let Some(value) = value.filter(|_| !key.is_empty()) else {
         return Err(Why::Form(Hint::None));
     };
-    if plan
-        .labels
-        .iter()
-        .take(plan.label_count)
-        .any(|label| label.key == key)
-    {
+    if plan.labels.iter().take(plan.label_count).any(|label| label.key == key) {
         return Err(Why::SameKey);
     }
     let Some(label) = plan.labels.get_mut(plan.label_count) else {
@@ -178,155 +156,29 @@ mod tests {
 
     #[test]
     fn each_option_lands_where_it_belongs() {
-        let base = Plan {
-            command: 2,
-            ..Plan::DEFAULT
-        };
-        let max = MaxOutput {
-            head: 1024,
-            tail: None,
-        };
+        let base = Plan { command: 2, ..Plan::DEFAULT };
+        let max = MaxOutput { head: 1024, tail: None };
         let cases = [
-            (
-                "--wall=1s",
-                Plan {
-                    wall: Some(Span::from_secs(1)),
-                    ..base
-                },
-            ),
-            (
-                "--grace=2s",
-                Plan {
-                    grace: Span::from_secs(2),
-                    ..base
-                },
-            ),
-            (
-                "--prove=3s",
-                Plan {
-                    prove: Span::from_secs(3),
-                    ..base
-                },
-            ),
-            (
-                "--linger=4s",
-                Plan {
-                    linger: Span::from_secs(4),
-                    ..base
-                },
-            ),
-            (
-                "--signal-scope=command",
-                Plan {
-                    scope: Scope::Command,
-                    ..base
-                },
-            ),
-            (
-                "--leftovers=fail",
-                Plan {
-                    leftovers: Leftovers::Fail,
-                    ..base
-                },
-            ),
-            (
-                "--leftovers=wait",
-                Plan {
-                    leftovers: Leftovers::Wait,
-                    ..base
-                },
-            ),
-            (
-                "--max-output=1K",
-                Plan {
-                    max_output: Some(max),
-                    ..base
-                },
-            ),
-            (
-                "--output-limit=5",
-                Plan {
-                    output_limit: Some(5),
-                    ..base
-                },
-            ),
-            (
-                "--mem=6M",
-                Plan {
-                    mem: Some(6 << 20),
-                    ..base
-                },
-            ),
-            (
-                "--pids=7",
-                Plan {
-                    pids: Some(7),
-                    ..base
-                },
-            ),
-            (
-                "--json=a=b",
-                Plan {
-                    json: Some(Target::Path(c"a=b")),
-                    ..base
-                },
-            ),
-            (
-                "--json=fd:3",
-                Plan {
-                    json: Some(Target::Fd(3)),
-                    ..base
-                },
-            ),
-            (
-                "--run-id=a.B_1-",
-                Plan {
-                    run_id: Some(b"a.B_1-"),
-                    ..base
-                },
-            ),
-            (
-                "--cgroup-mode=enforced",
-                Plan {
-                    mode: Mode::Enforced,
-                    ..base
-                },
-            ),
-            (
-                "--cgroup-mode=fallback",
-                Plan {
-                    mode: Mode::Fallback,
-                    ..base
-                },
-            ),
-            (
-                "--redact-argv",
-                Plan {
-                    redact_argv: true,
-                    ..base
-                },
-            ),
-            (
-                "--no-new-privs",
-                Plan {
-                    no_new_privs: true,
-                    ..base
-                },
-            ),
-            (
-                "--close-fds",
-                Plan {
-                    close_fds: true,
-                    ..base
-                },
-            ),
-            (
-                "--quiet",
-                Plan {
-                    quiet: true,
-                    ..base
-                },
-            ),
+            ("--wall=1s", Plan { wall: Some(Span::from_secs(1)), ..base }),
+            ("--grace=2s", Plan { grace: Span::from_secs(2), ..base }),
+            ("--prove=3s", Plan { prove: Span::from_secs(3), ..base }),
+            ("--linger=4s", Plan { linger: Span::from_secs(4), ..base }),
+            ("--signal-scope=command", Plan { scope: Scope::Command, ..base }),
+            ("--leftovers=fail", Plan { leftovers: Leftovers::Fail, ..base }),
+            ("--leftovers=wait", Plan { leftovers: Leftovers::Wait, ..base }),
+            ("--max-output=1K", Plan { max_output: Some(max), ..base }),
+            ("--output-limit=5", Plan { output_limit: Some(5), ..base }),
+            ("--mem=6M", Plan { mem: Some(6 << 20), ..base }),
+            ("--pids=7", Plan { pids: Some(7), ..base }),
+            ("--json=a=b", Plan { json: Some(Target::Path(c"a=b")), ..base }),
+            ("--json=fd:3", Plan { json: Some(Target::Fd(3)), ..base }),
+            ("--run-id=a.B_1-", Plan { run_id: Some(b"a.B_1-"), ..base }),
+            ("--cgroup-mode=enforced", Plan { mode: Mode::Enforced, ..base }),
+            ("--cgroup-mode=fallback", Plan { mode: Mode::Fallback, ..base }),
+            ("--redact-argv", Plan { redact_argv: true, ..base }),
+            ("--no-new-privs", Plan { no_new_privs: true, ..base }),
+            ("--close-fds", Plan { close_fds: true, ..base }),
+            ("--quiet", Plan { quiet: true, ..base }),
         ];
         for (option, expected) in cases {
             assert_eq!(with(option), expected, "{option}");
@@ -338,15 +190,7 @@ mod tests {
         for row in &crate::cli::table::OPTIONS {
             let Some(default) = row.default else { continue };
             let given = with(&format!("--{}={default}", row.name));
-            assert_eq!(
-                given,
-                Plan {
-                    command: 2,
-                    ..Plan::DEFAULT
-                },
-                "{}",
-                row.name
-            );
+            assert_eq!(given, Plan { command: 2, ..Plan::DEFAULT }, "{}", row.name);
         }
     }
 
@@ -366,25 +210,13 @@ mod tests {
         let wants = "it wants tree or command";
         assert_eq!(refused("--signal-scope=nobody"), wants);
         assert_eq!(refused("--signal-scope="), wants);
-        assert_eq!(
-            refused("--signal-scope=TREE"),
-            format!("{wants}; did you mean tree?")
-        );
+        assert_eq!(refused("--signal-scope=TREE"), format!("{wants}; did you mean tree?"));
     }
 
     #[test]
     fn zero_is_no_limit_but_a_fine_wait() {
-        for option in [
-            "--wall=0",
-            "--wall=0s",
-            "--output-limit=0K",
-            "--mem=0",
-            "--pids=0",
-        ] {
-            assert_eq!(
-                refused(option),
-                "a limit of zero would end every run at once"
-            );
+        for option in ["--wall=0", "--wall=0s", "--output-limit=0K", "--mem=0", "--pids=0"] {
+            assert_eq!(refused(option), "a limit of zero would end every run at once");
         }
         assert_eq!(with("--grace=0").grace, Span::ZERO);
         assert_eq!(with("--prove=0s").prove, Span::ZERO);
@@ -419,10 +251,7 @@ mod tests {
         assert_eq!(of("--max-output=0+5"), Some((0, Some(5))));
         for bad in ["", "+", "+5", "5+", "5+5+5", "5 + 5", "-5", "5+-5"] {
             let said = refused(&format!("--max-output={bad}"));
-            assert!(
-                said.starts_with("it wants HEAD or HEAD+TAIL"),
-                "{bad}: {said}"
-            );
+            assert!(said.starts_with("it wants HEAD or HEAD+TAIL"), "{bad}: {said}");
             assert!(!said.contains("mean"), "{bad}: {said}");
         }
         assert!(refused("--max-output=64k").ends_with("; did you mean 64K?"));
@@ -431,39 +260,20 @@ mod tests {
 
     #[test]
     fn where_the_record_goes() {
-        assert_eq!(
-            with("--json=fd:2147483647").json,
-            Some(Target::Fd(i32::MAX))
-        );
+        assert_eq!(with("--json=fd:2147483647").json, Some(Target::Fd(i32::MAX)));
         assert_eq!(with("--json=./fd:x").json, Some(Target::Path(c"./fd:x")));
         assert_eq!(with("--json=fd").json, Some(Target::Path(c"fd")));
         assert_eq!(with("--json=FD:3").json, Some(Target::Path(c"FD:3")));
-        for bad in [
-            "",
-            "fd:",
-            "fd:x",
-            "fd:0",
-            "fd:2",
-            "fd:-3",
-            "fd:+3",
-            "fd:3x",
-            "fd:2147483648",
-        ] {
+        for bad in ["", "fd:", "fd:x", "fd:0", "fd:2", "fd:-3", "fd:+3", "fd:3x", "fd:2147483648"] {
             let said = refused(&format!("--json={bad}"));
-            assert!(
-                said.starts_with("it wants a file, or fd:N"),
-                "{bad}: {said}"
-            );
+            assert!(said.starts_with("it wants a file, or fd:N"), "{bad}: {said}");
         }
     }
 
     #[test]
     fn run_ids() {
         let longest = "x".repeat(RUN_ID_BYTES);
-        assert_eq!(
-            with(&format!("--run-id={longest}")).run_id,
-            Some(longest.as_bytes())
-        );
+        assert_eq!(with(&format!("--run-id={longest}")).run_id, Some(longest.as_bytes()));
         for bad in ["", "a b", "a/b", "a=b", "gr\u{fc}n", "a\\b"] {
             let line = error(&[&format!("--run-id={bad}"), "true"]);
             assert!(line.contains(": it wants 1 to 64 of "), "{line}");
@@ -482,34 +292,21 @@ mod tests {
             assert_eq!((label.key, label.value), (key, value));
         }
         for bad in ["", "=", "=x", "x"] {
-            assert_eq!(
-                refused(&format!("--label={bad}")),
-                "it wants KEY=VALUE, the KEY not empty"
-            );
+            assert_eq!(refused(&format!("--label={bad}")), "it wants KEY=VALUE, the KEY not empty");
         }
         let twice = error(&["--label=a=1", "--label=a=2", "true"]);
-        assert!(
-            twice.ends_with("\"a=2\": an earlier label has the same KEY"),
-            "{twice}"
-        );
+        assert!(twice.ends_with("\"a=2\": an earlier label has the same KEY"), "{twice}");
     }
 
     #[test]
     fn as_many_labels_as_there_is_room_for() {
         let mut words: Vec<_> = (0..16).map(|at| format!("--label=k{at}=v")).collect();
         let refs = |words: &[String]| -> Vec<&'static str> {
-            words
-                .iter()
-                .map(|word| &*word.clone().leak())
-                .chain(["true"])
-                .collect()
+            words.iter().map(|word| &*word.clone().leak()).chain(["true"]).collect()
         };
         assert_eq!(plan(&refs(&words)).label_count, 16);
         words.push("--label=k16=v".to_owned());
         let line = error(&refs(&words));
-        assert!(
-            line.ends_with("\"k16=v\": it may be given at most 16 times"),
-            "{line}"
-        );
+        assert!(line.ends_with("\"k16=v\": it may be given at most 16 times"), "{line}");
     }
 }

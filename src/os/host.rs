@@ -32,11 +32,7 @@ pub fn standard_descriptors() -> Result<[bool; 3]> {
 fn plug(number: i32) -> Result<()> {
     let place = file::open(file::CWD, c"/", Open::Place)?;
     // The lowest free number is the one, since those below it are open.
-    if place.fd().number() == number {
-        Ok(core::mem::forget(place))
-    } else {
-        Err(Errno::EBADF)
-    }
+    if place.into_raw() == number { Ok(()) } else { Err(Errno::EBADF) }
 }
 
 /// Closes what was inherited above 2, for others may be waiting for the end of a

@@ -62,10 +62,7 @@ impl Stat {
     /// `comm` without its padding.
     #[must_use]
     pub fn name(&self) -> &[u8] {
-        self.name
-            .split(|&byte| byte == 0)
-            .next()
-            .unwrap_or_default()
+        self.name.split(|&byte| byte == 0).next().unwrap_or_default()
     }
 }
 
@@ -79,10 +76,7 @@ pub fn parse_stat(line: &[u8]) -> Option<Stat> {
         *to = *from;
     }
     let pid = number(line.get(..open)?.trim_ascii())?;
-    let mut fields = line
-        .get(close + 1..)?
-        .trim_ascii()
-        .split(|&byte| byte == b' ');
+    let mut fields = line.get(close + 1..)?.trim_ascii().split(|&byte| byte == b' ');
     // Field numbers are those of proc_pid_stat(5); the state is field 3.
     let state = *fields.next()?.first()?;
     let ppid = number(fields.next()?)?;
@@ -93,17 +87,7 @@ pub fn parse_stat(line: &[u8]) -> Option<Stat> {
     let threads = number(fields.nth(20 - 16)?)?;
     let start = number(fields.nth(22 - 21)?)?;
     let cpu_ticks = user.saturating_add(system);
-    Some(Stat {
-        pid,
-        name,
-        state,
-        ppid,
-        pgid,
-        sid,
-        cpu_ticks,
-        threads,
-        start,
-    })
+    Some(Stat { pid, name, state, ppid, pgid, sid, cpu_ticks, threads, start })
 }
 
 /// A decimal number, the whole of `text`; `-1` and the like are no number here,
@@ -131,8 +115,7 @@ fn status_line<'t>(text: &'t [u8], key: &[u8]) -> Option<&'t [u8]> {
 }
 
 fn words(text: &[u8]) -> impl Iterator<Item = &[u8]> {
-    text.split(|byte| byte.is_ascii_whitespace())
-        .filter(|word| !word.is_empty())
+    text.split(|byte| byte.is_ascii_whitespace()).filter(|word| !word.is_empty())
 }
 
 /// A path below /proc.
@@ -143,10 +126,7 @@ pub(crate) struct Path {
 
 impl Path {
     pub(crate) const fn new() -> Self {
-        Self {
-            bytes: [0; 64],
-            length: 0,
-        }
+        Self { bytes: [0; 64], length: 0 }
     }
 
     /// Appends; what does not fit would be another path, so it is none at all.
@@ -197,9 +177,7 @@ impl Proc {
         let dir = file::open(file::CWD, c"/proc", Open::Place).ok()?;
         let proc = Self { dir };
         let mut buffer = [0; 2048];
-        let status = proc
-            .read(Path::new().text(b"self/status"), &mut buffer)
-            .ok()?;
+        let status = proc.read(Path::new().text(b"self/status"), &mut buffer).ok()?;
         let mut pids = words(status_line(status, b"NSpid")?);
         let ours = pids.next().and_then(number) == Some(process::getpid());
         (ours && pids.next().is_none()).then_some(proc)
@@ -217,27 +195,21 @@ impl Proc {
     #[must_use]
     pub fn stat(&self, pid: i32) -> Option<Stat> {
         let mut buffer = [0; 512];
-        let line = self
-            .read(Path::new().pid(pid).text(b"/stat"), &mut buffer)
-            .ok()?;
+        let line = self.read(Path::new().pid(pid).text(b"/stat"), &mut buffer).ok()?;
         parse_stat(line).filter(|stat| stat.pid == pid)
     }
 
     /// The first word of the command line, as much as fits.
     #[must_use]
     pub fn argv0<'b>(&self, pid: i32, buffer: &'b mut [u8]) -> &'b [u8] {
-        let line = self
-            .read(Path::new().pid(pid).text(b"/cmdline"), buffer)
-            .unwrap_or_default();
+        let line = self.read(Path::new().pid(pid).text(b"/cmdline"), buffer).unwrap_or_default();
         line.split(|&byte| byte == 0).next().unwrap_or_default()
     }
 
     /// The kernel function that the process sleeps in; empty where unreadable.
     #[must_use]
     pub fn wchan<'b>(&self, pid: i32, buffer: &'b mut [u8]) -> &'b [u8] {
-        let name = self
-            .read(Path::new().pid(pid).text(b"/wchan"), buffer)
-            .unwrap_or_default();
+        let name = self.read(Path::new().pid(pid).text(b"/wchan"), buffer).unwrap_or_default();
         if name == b"0" { &[] } else { name }
     }
 
@@ -245,13 +217,9 @@ impl Proc {
     #[must_use]
     pub fn uid_and_tracer(&self, pid: i32) -> Option<(u32, i32)> {
         let mut buffer = [0; 2048];
-        let text = self
-            .read(Path::new().pid(pid).text(b"/status"), &mut buffer)
-            .ok()?;
+        let text = self.read(Path::new().pid(pid).text(b"/status"), &mut buffer).ok()?;
         let uid = words(status_line(text, b"Uid")?).nth(1).and_then(number)?;
-        let tracer = status_line(text, b"TracerPid")
-            .and_then(number)
-            .unwrap_or(0);
+        let tracer = status_line(text, b"TracerPid").and_then(number).unwrap_or(0);
         Some((uid, tracer))
     }
 
@@ -281,11 +249,7 @@ impl Proc {
     }
 
     fn children_of_thread(&self, pid: i32, tid: i32, child: &mut dyn FnMut(i32)) -> Result<()> {
-        let path = Path::new()
-            .pid(pid)
-            .text(b"/task/")
-            .pid(tid)
-            .text(b"/children");
+        let path = Path::new().pid(pid).text(b"/task/").pid(tid).text(b"/children");
         let file = file::open(self.dir.fd(), path.as_c_str(), Open::Read)?;
         let mut buffer = [0; 4096];
         let mut value = 0i32;
@@ -296,9 +260,7 @@ impl Proc {
             }
             for &byte in buffer.get(..count).unwrap_or_default() {
                 if byte.is_ascii_digit() {
-                    value = value
-                        .saturating_mul(10)
-                        .saturating_add(i32::from(byte - b'0'));
+                    value = value.saturating_mul(10).saturating_add(i32::from(byte - b'0'));
                 } else {
                     child(value);
                     value = 0;
@@ -334,11 +296,7 @@ impl Proc {
     /// # Errors
     /// ENOENT.
     pub fn directory(&self, pid: i32) -> Result<OwnedFd> {
-        file::open(
-            self.dir.fd(),
-            Path::new().pid(pid).as_c_str(),
-            Open::Directory,
-        )
+        file::open(self.dir.fd(), Path::new().pid(pid).as_c_str(), Open::Directory)
     }
 
     /// Whether this kernel has the lists that [`Proc::children`] reads.
@@ -361,10 +319,7 @@ mod tests {
     fn fields_of_a_stat_line() {
         let stat = parse_stat(LINE).expect("a good line");
         assert_eq!((stat.pid, stat.name()), (4711, &b"sleep"[..]));
-        assert_eq!(
-            (stat.state, stat.ppid, stat.pgid, stat.sid),
-            (b'S', 12, 13, 14)
-        );
+        assert_eq!((stat.state, stat.ppid, stat.pgid, stat.sid), (b'S', 12, 13, 14));
         assert_eq!((stat.cpu_ticks, stat.threads, stat.start), (12, 3, 987_654));
         assert!(stat.is_alive() && !stat.is_stopped());
     }
@@ -373,20 +328,13 @@ mod tests {
     fn a_hostile_name_changes_nothing_behind_it() {
         let text = String::from_utf8_lossy(LINE).replace("(sleep)", "() R 1\n x)");
         let stat = parse_stat(text.as_bytes()).expect("a good line");
-        assert_eq!(
-            (stat.name(), stat.ppid, stat.state),
-            (&b") R 1\n x"[..], 12, b'S')
-        );
+        assert_eq!((stat.name(), stat.ppid, stat.state), (&b") R 1\n x"[..], 12, b'S'));
     }
 
     #[test]
     fn a_zombie_with_threads_is_alive() {
         let zombie = String::from_utf8_lossy(LINE).replace(") S", ") Z");
-        assert!(
-            parse_stat(zombie.as_bytes())
-                .expect("a good line")
-                .is_alive()
-        );
+        assert!(parse_stat(zombie.as_bytes()).expect("a good line").is_alive());
         let gone = zombie.replace("20 0 3 0", "20 0 1 0");
         assert!(!parse_stat(gone.as_bytes()).expect("a good line").is_alive());
     }
@@ -402,11 +350,7 @@ mod tests {
 
     #[test]
     fn paths() {
-        let path = Path::new()
-            .pid(123)
-            .text(b"/task/")
-            .pid(0)
-            .text(b"/children");
+        let path = Path::new().pid(123).text(b"/task/").pid(0).text(b"/children");
         assert_eq!(path.as_c_str(), c"123/task/0/children");
         assert_eq!(Path::new().pid(i32::MAX).as_c_str(), c"2147483647");
         assert_eq!(Path::new().text(&[b'x'; 64]).as_c_str(), c"");
@@ -422,8 +366,7 @@ mod tests {
         assert_eq!((uid, tracer), (process::getuid(), 0));
         assert!(!proc.argv0(process::getpid(), &mut [0; 256]).is_empty());
         let mut seen = false;
-        proc.processes(&mut |pid| seen |= pid == process::getpid())
-            .expect("a readable /proc");
+        proc.processes(&mut |pid| seen |= pid == process::getpid()).expect("a readable /proc");
         assert!(seen);
     }
 
@@ -433,14 +376,10 @@ mod tests {
         if !proc.has_children_lists() {
             return;
         }
-        let mut child = std::process::Command::new("sleep")
-            .arg("20")
-            .spawn()
-            .expect("sleep");
+        let mut child = std::process::Command::new("sleep").arg("20").spawn().expect("sleep");
         let mut found = Vec::new();
         // The test runs in a thread that is not the first.
-        proc.children(process::getpid(), 2, &mut |pid| found.push(pid))
-            .expect("our lists");
+        proc.children(process::getpid(), 2, &mut |pid| found.push(pid)).expect("our lists");
         child.kill().expect("our child");
         child.wait().expect("our child");
         assert!(found.contains(&child.id().cast_signed()));

@@ -66,10 +66,7 @@ impl Outlet<'static> {
     /// An open file that corral opened itself, with O_NONBLOCK.
     #[must_use]
     pub const fn own(file: OwnedFd) -> Self {
-        Self {
-            way: Way::Own(file),
-            failed: None,
-        }
+        Self { way: Way::Own(file), failed: None }
     }
 }
 
@@ -77,10 +74,7 @@ impl<'a> Outlet<'a> {
     /// Looks at `fd` and chooses.
     #[must_use]
     pub fn new(fd: Fd<'a>) -> Self {
-        Self {
-            way: Way::to(fd),
-            failed: None,
-        }
+        Self { way: Way::to(fd), failed: None }
     }
 
     /// Writes all of `bytes`. What a failed call has written of them is not
@@ -219,11 +213,7 @@ fn reopen(fd: Fd<'_>, status: &Status) -> Result<OwnedFd> {
     let mut path = [0; 32];
     let file = file::open(file::CWD, proc_path(fd.number(), &mut path)?, Open::Write)?;
     // What is mounted on /proc may be anything.
-    if file::status(file.fd())?.identity == status.identity {
-        Ok(file)
-    } else {
-        Err(Errno::ENXIO)
-    }
+    if file::status(file.fd())?.identity == status.identity { Ok(file) } else { Err(Errno::ENXIO) }
 }
 
 /// `/proc/self/fd/N`.
@@ -285,19 +275,14 @@ mod tests {
     fn a_path_below_proc() {
         let mut path = [0xff; 32];
         assert_eq!(proc_path(0, &mut path), Ok(c"/proc/self/fd/0"));
-        assert_eq!(
-            proc_path(i32::MAX, &mut path),
-            Ok(c"/proc/self/fd/2147483647")
-        );
+        assert_eq!(proc_path(i32::MAX, &mut path), Ok(c"/proc/self/fd/2147483647"));
         assert_eq!(proc_path(-1, &mut path), Err(Errno::EBADF));
     }
 
     #[test]
     fn a_pipe_gets_everything_in_order() {
         let (mut reader, writer) = std::io::pipe().unwrap();
-        let sent: Vec<u8> = (0..300_000u32)
-            .map(|n| n.to_le_bytes()[n as usize % 3])
-            .collect();
+        let sent: Vec<u8> = (0..300_000u32).map(|n| n.to_le_bytes()[n as usize % 3]).collect();
         let copy = sent.clone();
         let thread = std::thread::spawn(move || put(inherited(&writer), &copy, later()));
         let mut got = Vec::new();
@@ -348,16 +333,9 @@ mod tests {
         // A regular file in the pipe's place: splice works or answers EINVAL
         // (O_APPEND); either way each byte arrives once.
         let path = std::env::temp_dir().join(format!("corral-put-{}", std::process::id()));
-        let file = std::fs::File::options()
-            .append(true)
-            .create(true)
-            .open(&path)
-            .unwrap();
+        let file = std::fs::File::options().append(true).create(true).open(&path).unwrap();
         let (from, to) = fd::pipe().unwrap();
-        let mut outlet = Outlet {
-            way: Way::Pipe(inherited(&file), from, to),
-            failed: None,
-        };
+        let mut outlet = Outlet { way: Way::Pipe(inherited(&file), from, to), failed: None };
         assert_eq!(outlet.put(b"once", later()), Ok(()));
         assert!(matches!(outlet.way, Way::Polled(..)));
         assert_eq!(std::fs::read(&path).unwrap(), b"once");
@@ -367,10 +345,7 @@ mod tests {
     #[test]
     fn a_full_socket_times_out() {
         let (near, far) = UnixStream::pair().unwrap();
-        assert_eq!(
-            put(inherited(&near), &[b'x'; 1 << 24], soon()),
-            Err(Errno::ETIMEDOUT)
-        );
+        assert_eq!(put(inherited(&near), &[b'x'; 1 << 24], soon()), Err(Errno::ETIMEDOUT));
         drop(far);
         assert_eq!(put(inherited(&near), b"x", later()), Err(Errno::EPIPE));
     }
@@ -379,23 +354,14 @@ mod tests {
     fn a_stopped_terminal_times_out_and_a_running_one_does_not() {
         let pty = stopped_terminal();
         let slave = inherited(&pty.slave);
-        assert!(
-            matches!(Outlet::new(slave).way, Way::Own(_)),
-            "reopened by /proc"
-        );
+        assert!(matches!(Outlet::new(slave).way, Way::Own(_)), "reopened by /proc");
         assert_eq!(put(slave, b"corral: wait\n", soon()), Err(Errno::ETIMEDOUT));
-        let mut polled = Outlet {
-            way: Way::Polled(slave, 1),
-            failed: None,
-        };
+        let mut polled = Outlet { way: Way::Polled(slave, 1), failed: None };
         assert_eq!(polled.put(b"corral: wait\n", soon()), Err(Errno::ETIMEDOUT));
 
         tcflow(&pty.slave, FlowArg::TCOON).unwrap();
         assert_eq!(put(slave, b"one\n", later()), Ok(()));
-        let mut polled = Outlet {
-            way: Way::Polled(slave, 1),
-            failed: None,
-        };
+        let mut polled = Outlet { way: Way::Polled(slave, 1), failed: None };
         assert_eq!(polled.put(b"two\n", later()), Ok(()));
         let mut got = [0; 10];
         let mut master = std::fs::File::from(pty.master);
@@ -407,10 +373,7 @@ mod tests {
     fn a_terminal_that_nobody_reads_times_out() {
         let pty = openpty(None, None).unwrap();
         let text = [b'x'; 1 << 20];
-        assert_eq!(
-            put(inherited(&pty.slave), &text, soon()),
-            Err(Errno::ETIMEDOUT)
-        );
+        assert_eq!(put(inherited(&pty.slave), &text, soon()), Err(Errno::ETIMEDOUT));
     }
 
     #[test]
@@ -422,18 +385,12 @@ mod tests {
 
     #[test]
     fn a_number_that_is_not_open() {
-        assert_eq!(
-            put(Fd::inherited(1_000_000), b"x", later()),
-            Err(Errno::EBADF)
-        );
+        assert_eq!(put(Fd::inherited(1_000_000), b"x", later()), Err(Errno::EBADF));
     }
 
     #[test]
     fn a_full_device() {
-        let full = std::fs::File::options()
-            .write(true)
-            .open("/dev/full")
-            .unwrap();
+        let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
         assert_eq!(put(inherited(&full), b"x", later()), Err(Errno::ENOSPC));
     }
 }

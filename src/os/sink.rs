@@ -52,17 +52,10 @@ pub type Fill<'a> = &'a mut dyn FnMut(&mut dyn FnMut(&[u8]));
 pub struct Sink(Way);
 
 #[derive(Debug)]
-#[expect(
-    clippy::large_enum_variant,
-    reason = "there is no allocator to box it with"
-)]
+#[expect(clippy::large_enum_variant, reason = "there is no allocator to box it with")]
 enum Way {
     /// Rename over `name` in `dir`; where that cannot work, rewrite `old`.
-    Replace {
-        dir: OwnedFd,
-        name: Name,
-        old: Option<Old>,
-    },
+    Replace { dir: OwnedFd, name: Name, old: Option<Old> },
     /// Rewrite it.
     InPlace(OwnedFd),
     /// Write to it.
@@ -93,11 +86,7 @@ pub fn prepare_path(path: &CStr) -> Result<Sink> {
                 return Err(Errno::ENOENT);
             };
             file::may_create_in(&dir)?;
-            return Ok(Sink(Way::Replace {
-                dir,
-                name,
-                old: None,
-            }));
+            return Ok(Sink(Way::Replace { dir, name, old: None }));
         }
         Err(errno) => return Err(errno),
     };
@@ -111,11 +100,9 @@ pub fn prepare_path(path: &CStr) -> Result<Sink> {
         Kind::Directory | Kind::Other => return Err(Errno::EINVAL),
     }
     Ok(Sink(match found {
-        Ok(Found::Place(dir, name)) if is_at(&dir, &name, &status) => Way::Replace {
-            dir,
-            name,
-            old: Some(Old { file, status }),
-        },
+        Ok(Found::Place(dir, name)) if is_at(&dir, &name, &status) => {
+            Way::Replace { dir, name, old: Some(Old { file, status }) }
+        }
         _ => Way::InPlace(file),
     }))
 }
@@ -181,21 +168,15 @@ impl Sink {
         match self.0 {
             Way::Direct(mut outlet) => buffered(&mut |bytes| outlet.put(bytes, deadline), text),
             Way::InPlace(file) => rewrite(&file, text),
-            Way::Replace {
-                dir,
-                name,
-                old: None,
-            } => replace(&dir, &name, None, text),
-            Way::Replace {
-                dir,
-                name,
-                old: Some(old),
-            } => match replace(&dir, &name, Some(&old.status), text) {
-                Err(Errno::EACCES | Errno::EBUSY | Errno::EPERM | Errno::EROFS | Errno::EXDEV) => {
-                    rewrite(&old.file, text)
+            Way::Replace { dir, name, old: None } => replace(&dir, &name, None, text),
+            Way::Replace { dir, name, old: Some(old) } => {
+                match replace(&dir, &name, Some(&old.status), text) {
+                    Err(
+                        Errno::EACCES | Errno::EBUSY | Errno::EPERM | Errno::EROFS | Errno::EXDEV,
+                    ) => rewrite(&old.file, text),
+                    answer => answer,
                 }
-                answer => answer,
-            },
+            }
         }
     }
 }
@@ -286,10 +267,7 @@ fn buffered(put: &mut dyn FnMut(&[u8]) -> Result<()>, text: Fill<'_>) -> Result<
 }
 
 /// What a path means.
-#[expect(
-    clippy::large_enum_variant,
-    reason = "there is no allocator to box it with"
-)]
+#[expect(clippy::large_enum_variant, reason = "there is no allocator to box it with")]
 enum Found {
     /// A descriptor of this process.
     Descriptor(i32),
@@ -364,10 +342,7 @@ fn standard(path: &[u8]) -> Option<i32> {
 
 /// Whether `dir` is /proc/self/fd, by whatever path it was reached.
 fn is_own_table(dir: &OwnedFd) -> bool {
-    match (
-        file::status(dir.fd()),
-        file::status_at(file::CWD, c"/proc/self/fd"),
-    ) {
+    match (file::status(dir.fd()), file::status_at(file::CWD, c"/proc/self/fd")) {
         (Ok(dir), Ok(table)) => dir.identity == table.identity,
         _ => false,
     }
@@ -395,10 +370,7 @@ struct Name {
 }
 
 impl Name {
-    const EMPTY: Self = Self {
-        bytes: [0; NAME_MAX + 1],
-        length: 0,
-    };
+    const EMPTY: Self = Self { bytes: [0; NAME_MAX + 1], length: 0 };
 
     fn new(text: &[u8]) -> Result<Self> {
         if text.is_empty() {
@@ -422,11 +394,7 @@ impl Name {
         name.push(b".");
         for byte in time.to_be_bytes() {
             for digit in [byte >> 4, byte & 0xf] {
-                name.push(&[if digit < 10 {
-                    b'0' + digit
-                } else {
-                    b'a' - 10 + digit
-                }]);
+                name.push(&[if digit < 10 { b'0' + digit } else { b'a' - 10 + digit }]);
             }
         }
         name.push(b".tmp");
@@ -434,13 +402,7 @@ impl Name {
     }
 
     fn push(&mut self, text: &[u8]) {
-        for (to, from) in self
-            .bytes
-            .iter_mut()
-            .take(NAME_MAX)
-            .skip(self.length)
-            .zip(text)
-        {
+        for (to, from) in self.bytes.iter_mut().take(NAME_MAX).skip(self.length).zip(text) {
             *to = *from;
             self.length += 1;
         }

@@ -90,10 +90,7 @@ impl Failure {
             2 => Stage::Descriptors,
             _ => Stage::Exec,
         };
-        Some(Self {
-            stage,
-            errno: Errno::from_number(u16::from_le_bytes([low, high])),
-        })
+        Some(Self { stage, errno: Errno::from_number(u16::from_le_bytes([low, high])) })
     }
 }
 
@@ -149,10 +146,7 @@ fn live(newborn: &'static Newborn) -> ! {
         let _ = terminal::own(fd::STDIN);
     }
     let failure = match prepare(newborn) {
-        Ok(()) => Failure {
-            stage: Stage::Exec,
-            errno: exec(newborn),
-        },
+        Ok(()) => Failure { stage: Stage::Exec, errno: exec(newborn) },
         Err(failure) => failure,
     };
     let _ = fd::write(Fd::inherited(newborn.report), &failure.to_bytes());
@@ -203,10 +197,7 @@ fn exec(newborn: &Newborn) -> Errno {
     if name.to_bytes().contains(&b'/') {
         return exec_file(newborn, name);
     }
-    let path = newborn
-        .environment
-        .get(b"PATH")
-        .map_or(DEFAULT_PATH, CStr::to_bytes);
+    let path = newborn.environment.get(b"PATH").map_or(DEFAULT_PATH, CStr::to_bytes);
     let mut answer = Errno::ENOENT;
     for directory in path.split(|&byte| byte == b':') {
         let mut buffer = [0; PATH_BYTES];
@@ -253,20 +244,14 @@ mod tests {
         assert_eq!(join(b"/bin", b"ls", &mut buffer), Some(c"/bin/ls"));
         assert_eq!(join(b"", b"ls", &mut buffer), Some(c"ls"));
         assert_eq!(join(b"/a-long-directory", b"ls", &mut buffer), None);
-        assert_eq!(
-            join(b"/exactly-11", b"ls", &mut [0; 15]),
-            Some(c"/exactly-11/ls")
-        );
+        assert_eq!(join(b"/exactly-11", b"ls", &mut [0; 15]), Some(c"/exactly-11/ls"));
         assert_eq!(join(b"/exactly-11", b"ls", &mut [0; 14]), None);
     }
 
     #[test]
     fn last_words_survive_the_pipe() {
         for stage in [Stage::Privileges, Stage::Descriptors, Stage::Exec] {
-            let failure = Failure {
-                stage,
-                errno: Errno::ENOEXEC,
-            };
+            let failure = Failure { stage, errno: Errno::ENOEXEC };
             assert_eq!(Failure::from_bytes(&failure.to_bytes()), Some(failure));
         }
         assert_eq!(Failure::from_bytes(&[]), None);

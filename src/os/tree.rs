@@ -226,9 +226,7 @@ impl Tree {
         loop {
             let before = found.alive;
             for stat in all.iter() {
-                let parent = self
-                    .position(stat.ppid)
-                    .and_then(|index| self.members.get(index));
+                let parent = self.position(stat.ppid).and_then(|index| self.members.get(index));
                 let below = parent.is_some_and(|parent| {
                     parent.walk == self.walk
                         && (nested == Nested::Enter || !self.is_nested_supervisor(&parent.stat))
@@ -253,12 +251,7 @@ impl Tree {
             return Ok(());
         }
         let walk = self.walk;
-        let fresh = Member {
-            stat,
-            walk,
-            sent: 0,
-            gone: false,
-        };
+        let fresh = Member { stat, walk, sent: 0, gone: false };
         let index = if let Some(index) = self.position(stat.pid) {
             let Some(member) = self.members.get_mut(index) else {
                 return Ok(());
@@ -279,8 +272,7 @@ impl Tree {
         };
         found.alive += 1;
         found.running += u64::from(!stat.is_stopped());
-        self.order
-            .push(u32::try_from(index).map_err(|_| Errno::ENOMEM)?)
+        self.order.push(u32::try_from(index).map_err(|_| Errno::ENOMEM)?)
     }
 
     fn slot_of(&self, pid: i32) -> usize {
@@ -297,11 +289,7 @@ impl Tree {
         let mut slot = self.slot_of(pid);
         loop {
             let index = (*self.index.get(slot)?).checked_sub(1)? as usize;
-            if self
-                .members
-                .get(index)
-                .is_some_and(|member| member.stat.pid == pid)
-            {
+            if self.members.get(index).is_some_and(|member| member.stat.pid == pid) {
                 return Some(index);
             }
             slot = (slot + 1) & (self.index.len() - 1);
@@ -387,10 +375,7 @@ impl Tree {
     /// Sends `signal` to those that were sent `before` and are still there.
     pub fn signal_those_sent(&mut self, signal: i32, before: i32) {
         for index in 0..self.members.len() {
-            let sent = self
-                .members
-                .get(index)
-                .filter(|member| member.sent & bit(before) != 0);
+            let sent = self.members.get(index).filter(|member| member.sent & bit(before) != 0);
             if let Some(member) = sent.copied() {
                 let _ = self.reach(&member, signal);
             }
@@ -468,11 +453,7 @@ mod tests {
     }
 
     fn stat(pid: i32, start: u64) -> Stat {
-        Stat {
-            state: b'S',
-            start,
-            ..unknown(pid, 1)
-        }
+        Stat { state: b'S', start, ..unknown(pid, 1) }
     }
 
     #[test]
@@ -480,13 +461,9 @@ mod tests {
         let mut tree = empty();
         let mut found = Found::default();
         for pid in 1..10_000 {
-            tree.see(stat(pid * 3, 7), &mut found)
-                .expect("memory for a test");
+            tree.see(stat(pid * 3, 7), &mut found).expect("memory for a test");
         }
-        assert_eq!(
-            (found.alive, found.fresh, found.running),
-            (9999, 9999, 9999)
-        );
+        assert_eq!((found.alive, found.fresh, found.running), (9999, 9999, 9999));
         for pid in 1..10_000 {
             let index = tree.position(pid * 3).expect("it was inserted");
             assert_eq!(tree.members[index].stat.pid, pid * 3);
@@ -501,14 +478,7 @@ mod tests {
         let mut found = Found::default();
         tree.see(stat(5, 1), &mut found).expect("memory for a test");
         tree.see(stat(5, 1), &mut found).expect("memory for a test");
-        assert_eq!(
-            found,
-            Found {
-                alive: 1,
-                fresh: 1,
-                running: 1
-            }
-        );
+        assert_eq!(found, Found { alive: 1, fresh: 1, running: 1 });
     }
 
     #[test]
@@ -523,30 +493,17 @@ mod tests {
         tree.reaped(5);
         tree.walk += 1;
         tree.see(stat(5, 2), &mut found).expect("memory for a test");
-        assert_eq!(
-            found.fresh, 3,
-            "reaped, so the same start time is another process"
-        );
+        assert_eq!(found.fresh, 3, "reaped, so the same start time is another process");
     }
 
     #[test]
     fn zombies_are_not_alive() {
         let mut tree = empty();
         let mut found = Found::default();
-        let zombie = Stat {
-            state: b'Z',
-            ..stat(5, 1)
-        };
+        let zombie = Stat { state: b'Z', ..stat(5, 1) };
         tree.see(zombie, &mut found).expect("memory for a test");
         assert_eq!(found, Found::default());
-        tree.see(
-            Stat {
-                threads: 2,
-                ..zombie
-            },
-            &mut found,
-        )
-        .expect("memory for a test");
+        tree.see(Stat { threads: 2, ..zombie }, &mut found).expect("memory for a test");
         assert_eq!(found.alive, 1, "its first thread is gone, another is not");
     }
 
@@ -554,8 +511,7 @@ mod tests {
     fn what_is_gone_or_unknown_is_never_signalled() {
         let mut tree = empty();
         let mut found = Found::default();
-        tree.see(stat(process::getpid(), 1), &mut found)
-            .expect("memory for a test");
+        tree.see(stat(process::getpid(), 1), &mut found).expect("memory for a test");
         // Our own pid with a wrong start time and a foreign parent.
         assert_eq!(tree.signal_found(process::SIGKILL, Nested::Enter), 0);
         tree.reaped(process::getpid());

@@ -240,38 +240,19 @@ pub fn step(rules: &Rules, state: State, now: Instant, event: Event) -> (State, 
     match state {
         State::Running { ended } => running(rules, ended, now, event),
         State::Lingering { cause, until } => lingering(rules, cause, until, now, event),
-        State::Grace {
-            cause,
-            since,
-            step,
-            until,
-            impatient,
-        } => match event {
+        State::Grace { cause, since, step, until, impatient } => match event {
             Event::TreeEmpty => drain(rules, cause, since, true),
             Event::Lost { .. } => kill(rules, cause, since, now),
             Event::Cancel { .. } if impatient => kill(rules, cause, since, now),
-            Event::Cancel { .. } => (
-                State::Grace {
-                    cause,
-                    since,
-                    step,
-                    until,
-                    impatient: true,
-                },
-                Actions::NONE,
-            ),
+            Event::Cancel { .. } => {
+                (State::Grace { cause, since, step, until, impatient: true }, Actions::NONE)
+            }
             Event::Tick if now >= until => {
                 let next = step + 1;
                 match rules.step(next) {
                     Some((signal, wait)) => {
                         let until = now.plus(wait);
-                        let state = State::Grace {
-                            cause,
-                            since,
-                            step: next,
-                            until,
-                            impatient,
-                        };
+                        let state = State::Grace { cause, since, step: next, until, impatient };
                         (state, Actions::one(Action::Signal(signal)))
                     }
                     None => kill(rules, cause, since, now),
@@ -283,15 +264,7 @@ pub fn step(rules: &Rules, state: State, now: Instant, event: Event) -> (State, 
             | Event::Drained
             | Event::Tick => (state, Actions::NONE),
         },
-        State::Killing {
-            cause,
-            since,
-            began,
-            until,
-            next,
-            pause,
-            alive,
-        } => match event {
+        State::Killing { cause, since, began, until, next, pause, alive } => match event {
             Event::TreeEmpty => drain(rules, cause, since, true),
             Event::Pass { alive: found } => {
                 let until = if found < alive {
@@ -304,18 +277,7 @@ pub fn step(rules: &Rules, state: State, now: Instant, event: Event) -> (State, 
                 let next = now.plus(pause.max(dying));
                 let pause = Span(pause.0.saturating_mul(2)).min(LONGEST_PAUSE);
                 let alive = found;
-                (
-                    State::Killing {
-                        cause,
-                        since,
-                        began,
-                        until,
-                        next,
-                        pause,
-                        alive,
-                    },
-                    Actions::NONE,
-                )
+                (State::Killing { cause, since, began, until, next, pause, alive }, Actions::NONE)
             }
             Event::Tick if now >= until => {
                 let (state, actions) = drain(rules, cause, since, false);
@@ -329,17 +291,12 @@ pub fn step(rules: &Rules, state: State, now: Instant, event: Event) -> (State, 
             | Event::Drained
             | Event::Tick => (state, Actions::NONE),
         },
-        State::Draining {
-            cause,
-            proved,
-            until,
-        } => match event {
+        State::Draining { cause, proved, until } => match event {
             Event::Drained => (State::Done { cause, proved }, Actions::NONE),
             Event::Tick if until.is_none_or(|until| now < until) => (state, Actions::NONE),
-            Event::Tick | Event::Cancel { .. } | Event::Lost { .. } => (
-                State::Done { cause, proved },
-                Actions::one(Action::GiveUpOutput),
-            ),
+            Event::Tick | Event::Cancel { .. } | Event::Lost { .. } => {
+                (State::Done { cause, proved }, Actions::one(Action::GiveUpOutput))
+            }
             Event::CommandEnded { .. }
             | Event::TreeEmpty
             | Event::OutputLimit
@@ -356,16 +313,9 @@ fn running(rules: &Rules, ended: bool, now: Instant, event: Event) -> (State, Ac
             (State::Running { ended: true }, Actions::NONE)
         }
         Event::CommandEnded { exec_failed } => {
-            let cause = if exec_failed {
-                Cause::Exec
-            } else {
-                Cause::Exited
-            };
+            let cause = if exec_failed { Cause::Exec } else { Cause::Exited };
             let until = now.plus(rules.linger);
-            (
-                State::Lingering { cause, until },
-                Actions::one(Action::MarkOver(cause)),
-            )
+            (State::Lingering { cause, until }, Actions::one(Action::MarkOver(cause)))
         }
         // Without the command's end this cannot be: it is a child of ours. Its
         // status may have gone to somebody else all the same.
@@ -419,9 +369,7 @@ fn stop(rules: &Rules, cause: Cause, now: Instant) -> (State, Actions) {
 /// The first step of the signals, or SIGKILL where there is no grace.
 fn signal(rules: &Rules, cause: Cause, now: Instant) -> (State, Actions) {
     let nobody_to_ask = rules.command_only && matches!(cause, Cause::Exited | Cause::Exec);
-    let first = rules
-        .step(0)
-        .filter(|_| rules.has_grace() && !nobody_to_ask);
+    let first = rules.step(0).filter(|_| rules.has_grace() && !nobody_to_ask);
     let Some((first, wait)) = first else {
         return kill(rules, cause, now, now);
     };
@@ -430,13 +378,7 @@ fn signal(rules: &Rules, cause: Cause, now: Instant) -> (State, Actions) {
         Cause::Exited | Cause::Exec => (first, true),
         Cause::Wall | Cause::Output | Cause::SupervisorLost | Cause::MonitorLost => (first, false),
     };
-    let state = State::Grace {
-        cause,
-        since: now,
-        step: 0,
-        until: now.plus(wait),
-        impatient,
-    };
+    let state = State::Grace { cause, since: now, step: 0, until: now.plus(wait), impatient };
     (state, Actions::one(Action::Signal(signal)))
 }
 
@@ -464,19 +406,12 @@ fn drain(rules: &Rules, cause: Cause, since: Instant, proved: bool) -> (State, A
         | Cause::SupervisorLost
         | Cause::MonitorLost => Some(since.plus(rules.grace)),
     };
-    let state = State::Draining {
-        cause,
-        proved,
-        until,
-    };
+    let state = State::Draining { cause, proved, until };
     if proved {
         (state, Actions::one(Action::Drain))
     } else {
         // What survives may write for ever; what is there now is passed on.
-        (
-            State::Done { cause, proved },
-            Actions::two(Action::Drain, Action::GiveUpOutput),
-        )
+        (State::Done { cause, proved }, Actions::two(Action::Drain, Action::GiveUpOutput))
     }
 }
 

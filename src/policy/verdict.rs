@@ -98,11 +98,7 @@ pub const fn status(outcome: &Outcome) -> u8 {
 /// The status once the record has been written or not.
 #[must_use]
 pub const fn with_record(status: u8, complete: bool) -> u8 {
-    if status == 0 && !complete {
-        RECORD_INCOMPLETE
-    } else {
-        status
-    }
+    if status == 0 && !complete { RECORD_INCOMPLETE } else { status }
 }
 
 #[cfg(test)]
@@ -120,16 +116,10 @@ mod tests {
     #[test]
     fn the_commands_own_status_passes() {
         for code in 0..=255 {
-            let outcome = Outcome {
-                command: Some(CommandStatus::Code(code)),
-                ..BASE
-            };
+            let outcome = Outcome { command: Some(CommandStatus::Code(code)), ..BASE };
             assert_eq!(status(&outcome), code);
         }
-        let killed = Outcome {
-            command: Some(CommandStatus::Signal(15, false)),
-            ..BASE
-        };
+        let killed = Outcome { command: Some(CommandStatus::Signal(15, false)), ..BASE };
         assert_eq!(status(&killed), 143);
     }
 
@@ -145,72 +135,31 @@ mod tests {
             Cause::MonitorLost,
         ];
         for cause in causes {
-            assert_eq!(
-                status(&Outcome {
-                    cause,
-                    proved: false,
-                    ..BASE
-                }),
-                NOT_PROVED
-            );
+            assert_eq!(status(&Outcome { cause, proved: false, ..BASE }), NOT_PROVED);
         }
     }
 
     #[test]
     fn a_limit_hides_the_commands_zero() {
-        assert_eq!(
-            status(&Outcome {
-                cause: Cause::Wall,
-                ..BASE
-            }),
-            TIME
-        );
-        assert_eq!(
-            status(&Outcome {
-                cause: Cause::Output,
-                ..BASE
-            }),
-            OUTPUT
-        );
-        let cancelled = Outcome {
-            cause: Cause::Cancelled { signal: 15 },
-            ..BASE
-        };
+        assert_eq!(status(&Outcome { cause: Cause::Wall, ..BASE }), TIME);
+        assert_eq!(status(&Outcome { cause: Cause::Output, ..BASE }), OUTPUT);
+        let cancelled = Outcome { cause: Cause::Cancelled { signal: 15 }, ..BASE };
         assert_eq!(status(&cancelled), 143);
     }
 
     #[test]
     fn leftovers_fail_only_a_success() {
-        let failing = Outcome {
-            failing_leftovers: true,
-            ..BASE
-        };
+        let failing = Outcome { failing_leftovers: true, ..BASE };
         assert_eq!(status(&failing), LEFTOVERS);
         let code = Some(CommandStatus::Code(7));
-        assert_eq!(
-            status(&Outcome {
-                command: code,
-                ..failing
-            }),
-            7
-        );
+        assert_eq!(status(&Outcome { command: code, ..failing }), 7);
     }
 
     #[test]
     fn exec_failures() {
-        let exec = Outcome {
-            cause: Cause::Exec,
-            command: None,
-            ..BASE
-        };
+        let exec = Outcome { cause: Cause::Exec, command: None, ..BASE };
         assert_eq!(status(&exec), NOT_EXECUTABLE);
-        assert_eq!(
-            status(&Outcome {
-                not_found: true,
-                ..exec
-            }),
-            NOT_FOUND
-        );
+        assert_eq!(status(&Outcome { not_found: true, ..exec }), NOT_FOUND);
     }
 
     #[test]

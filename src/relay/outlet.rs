@@ -21,6 +21,9 @@
 //!
 //! May use: `sys`.
 
+#[cfg(test)]
+mod tests;
+
 use core::ffi::CStr;
 
 use crate::sys::errno::{Errno, Result};
@@ -103,23 +106,17 @@ impl Outlet {
         Ok(Self::with(fd, way))
     }
 
-    /// As if the terminal could not be opened again.
-    #[cfg(test)]
-    pub(super) fn blocking(fd: Fd<'static>) -> Self {
-        Self::with(fd, Way::Blocking)
-    }
-
     const fn with(fd: Fd<'static>, way: Way) -> Self {
-        Self {
-            fd,
-            way,
-            room: Room::Free,
-            refusals: 0,
-        }
+        Self { fd, way, room: Room::Free, refusals: 0 }
     }
 
     pub(super) const fn room(&self) -> Room {
         self.room
+    }
+
+    /// It has taken less than there was.
+    pub(super) const fn fill(&mut self) {
+        self.room = Room::Full;
     }
 
     /// Whether bytes can go from our pipe into it without being copied.
@@ -171,10 +168,9 @@ impl Outlet {
     /// come first the next time.
     pub(super) fn put(&mut self, bytes: &[u8]) -> Took {
         let answer = match &mut self.way {
-            Way::Pipe(chute) => chute
-                .as_mut()
-                .ok_or(Errno::EBADF)
-                .and_then(|chute| chute.put(bytes, self.fd)),
+            Way::Pipe(chute) => {
+                chute.as_mut().ok_or(Errno::EBADF).and_then(|chute| chute.put(bytes, self.fd))
+            }
             Way::File { .. } => fd::write(self.fd, bytes),
             Way::Socket => fd::send(self.fd, bytes),
             Way::Terminal(own) => fd::write(own.fd(), bytes),
@@ -191,11 +187,7 @@ impl Outlet {
             }
             Ok(_) | Err(Errno::EAGAIN | Errno::EINTR) => {
                 self.refusals = self.refusals.saturating_add(1);
-                self.room = if self.refusals < MOST_REFUSALS {
-                    Room::Full
-                } else {
-                    Room::Stalled
-                };
+                self.room = if self.refusals < MOST_REFUSALS { Room::Full } else { Room::Stalled };
                 Took::Full
             }
             Err(_) => Took::Broken,
@@ -228,11 +220,7 @@ impl Chute {
     fn new() -> Result<Self> {
         let (lower, upper) = fd::pipe()?;
         fd::set_nonblocking(&upper)?;
-        Ok(Self {
-            lower,
-            upper,
-            held: 0,
-        })
+        Ok(Self { lower, upper, held: 0 })
     }
 
     /// What is in it are the first of `bytes`, from earlier attempts.
@@ -252,16 +240,8 @@ fn open_again(fd: Fd<'_>) -> Option<OwnedFd> {
     let device = terminal::device(fd).ok()?;
     let mut path = *b"/proc/self/fd/\0\0\0\0\0\0\0\0\0\0\0";
     let mut digits = [0; super::MOST_DIGITS];
-    super::copy(
-        path.get_mut(14..24)?,
-        super::decimal(number.into(), &mut digits),
-    );
-    let own = file::open(
-        file::CWD,
-        CStr::from_bytes_until_nul(&path).ok()?,
-        Open::Write,
-    )
-    .ok()?;
+    super::copy(path.get_mut(14..24)?, super::decimal(number.into(), &mut digits));
+    let own = file::open(file::CWD, CStr::from_bytes_until_nul(&path).ok()?, Open::Write).ok()?;
     (terminal::device(own.fd()) == Ok(device)).then_some(own)
 }
 

@@ -36,16 +36,8 @@ impl Source {
         // The two ends are two open files: the command's stays blocking.
         fd::set_nonblocking(&pipe)?;
         // Beyond the user's limit a smaller pipe serves as well.
-        let _ = PIPE_BYTES
-            .iter()
-            .any(|&bytes| fd::set_pipe_size(&pipe, bytes).is_ok());
-        Ok(Self {
-            pipe: Some(pipe),
-            end: Some(end),
-            ready: false,
-            bytes: 0,
-            rest: None,
-        })
+        let _ = PIPE_BYTES.iter().any(|&bytes| fd::set_pipe_size(&pipe, bytes).is_ok());
+        Ok(Self { pipe: Some(pipe), end: Some(end), ready: false, bytes: 0, rest: None })
     }
 
     /// Notes that `count` bytes were taken.
@@ -106,11 +98,7 @@ struct Buffer {
 }
 
 impl Buffer {
-    const EMPTY: Self = Self {
-        bytes: List::new(),
-        from: 0,
-        to: 0,
-    };
+    const EMPTY: Self = Self { bytes: List::new(), from: 0, to: 0 };
 
     const fn is_empty(&self) -> bool {
         self.from >= self.to
@@ -310,11 +298,7 @@ impl Stream {
         if !takes || (self.buffer.is_empty() && !self.has_tail(Some(tail))) {
             None
         } else if self.buffer.is_empty() {
-            Some(if self.owes_line {
-                1
-            } else {
-                self.cursor.saturating_add(2)
-            })
+            Some(if self.owes_line { 1 } else { self.cursor.saturating_add(2) })
         } else {
             Some(match self.held {
                 Held::Head => 0,
@@ -432,9 +416,13 @@ impl Stream {
                 self.source.took(count);
                 common.seen += count as u64;
                 common.passed += count as u64;
-                // Less than asked for: the pipe is empty now, or the outlet full.
-                // The next wait finds out which, at the price of one call.
-                self.source.ready = count == most;
+                if count < most || self.quota == 0 {
+                    // What is left in the pipe says what to wait for.
+                    self.source.ready = false;
+                    if self.source.waiting() > 0 {
+                        self.outlet.fill();
+                    }
+                }
                 true
             }
             Took::End => {
@@ -504,14 +492,9 @@ impl Stream {
 /// The line that stands between head and tail.
 fn line(left_out: u64, to: &mut [u8]) -> usize {
     let mut digits = [0; MOST_DIGITS];
-    let words: [&[u8]; 3] = [
-        b"corral: ",
-        super::decimal(left_out, &mut digits),
-        b" bytes left out\n",
-    ];
-    words.iter().fold(0, |at, word| {
-        at + super::copy(to.get_mut(at..).unwrap_or_default(), word)
-    })
+    let words: [&[u8]; 3] =
+        [b"corral: ", super::decimal(left_out, &mut digits), b" bytes left out\n"];
+    words.iter().fold(0, |at, word| at + super::copy(to.get_mut(at..).unwrap_or_default(), word))
 }
 
 /// `most`, but not more than `bound`.

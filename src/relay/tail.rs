@@ -36,12 +36,7 @@ pub(super) struct Tail {
 impl Tail {
     /// Nothing yet; no memory is taken.
     pub(super) const fn new(most: usize) -> Self {
-        Self {
-            bytes: List::new(),
-            marks: List::new(),
-            most,
-            end: 0,
-        }
+        Self { bytes: List::new(), marks: List::new(), most, end: 0 }
     }
 
     /// Position behind the last byte.
@@ -84,16 +79,11 @@ impl Tail {
         let place = self.place(from);
         // Up to the newest byte or to the ring's end, whichever comes first.
         let newest = usize::try_from(self.end.saturating_sub(from)).unwrap_or(usize::MAX);
-        let reach = newest
-            .min(self.bytes.len().saturating_sub(place))
-            .min(GLANCE);
+        let reach = newest.min(self.bytes.len().saturating_sub(place)).min(GLANCE);
         let stop = place + reach;
         let start = self.find(place..stop, second);
         let end = self.find(start..stop.min(start.saturating_add(most)), !second);
-        (
-            from + (start - place) as u64,
-            self.bytes.get(start..end).unwrap_or_default(),
-        )
+        (from + (start - place) as u64, self.bytes.get(start..end).unwrap_or_default())
     }
 
     fn place(&self, position: u64) -> usize {
@@ -104,17 +94,12 @@ impl Tail {
     /// Grows, if it may, before the ring would wrap.
     fn make_room(&mut self, more: usize) {
         let size = self.bytes.len();
-        let wanted = usize::try_from(self.end)
-            .unwrap_or(usize::MAX)
-            .saturating_add(more);
+        let wanted = usize::try_from(self.end).unwrap_or(usize::MAX).saturating_add(more);
         if size >= self.most || wanted <= size {
             return;
         }
         let fresh = wanted.max(size.saturating_mul(2)).max(FIRST).min(self.most);
-        let grown = self
-            .marks
-            .resize(fresh / 8 + 1)
-            .and_then(|()| self.bytes.resize(fresh));
+        let grown = self.marks.resize(fresh / 8 + 1).and_then(|()| self.bytes.resize(fresh));
         if grown.is_err() {
             self.most = size;
         }
@@ -127,11 +112,7 @@ impl Tail {
             }
             let next = (places.start / 8 + 1) * 8;
             let mask = mask(places.start % 8, places.end.min(next) - places.start);
-            *marks = if second {
-                *marks | mask
-            } else {
-                *marks & !mask
-            };
+            *marks = if second { *marks | mask } else { *marks & !mask };
             places.start = next;
         }
     }
@@ -186,10 +167,7 @@ mod tests {
             }
         }
         found.sort_unstable();
-        found
-            .into_iter()
-            .map(|(_, second, byte)| (second, byte))
-            .collect()
+        found.into_iter().map(|(_, second, byte)| (second, byte)).collect()
     }
 
     fn last(all: &[(bool, u8)], most: usize) -> &[(bool, u8)] {
@@ -203,9 +181,8 @@ mod tests {
             let mut all = Vec::new();
             for round in 0..200_usize {
                 let second = round % 3 == 1;
-                let chunk: Vec<u8> = (0..round * 7 % 31)
-                    .map(|byte| (byte ^ round).to_le_bytes()[0])
-                    .collect();
+                let chunk: Vec<u8> =
+                    (0..round * 7 % 31).map(|byte| (byte ^ round).to_le_bytes()[0]).collect();
                 tail.push(&chunk, second);
                 all.extend(chunk.iter().map(|&byte| (second, byte)));
             }

@@ -33,10 +33,7 @@ impl Decimal {
             start -= 1;
         }
         let padded = digits.len().saturating_sub(width);
-        Self {
-            digits,
-            start: start.min(padded),
-        }
+        Self { digits, start: start.min(padded) }
     }
 
     /// The text.
@@ -53,10 +50,7 @@ mod tests {
     #[test]
     fn digits() {
         for number in [0, 1, 9, 10, 12_345, u64::MAX - 1, u64::MAX] {
-            assert_eq!(
-                Decimal::of(number).as_bytes(),
-                number.to_string().as_bytes()
-            );
+            assert_eq!(Decimal::of(number).as_bytes(), number.to_string().as_bytes());
         }
     }
 

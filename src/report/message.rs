@@ -52,11 +52,7 @@ pub fn run_line(record: &Record<'_>, signal_name: SignalName, out: &mut dyn FnMu
         return;
     }
     let after_exit = record.cause == Cause::Exited;
-    let stopped = if after_exit {
-        &record.leftovers
-    } else {
-        &record.tree_at_cause
-    };
+    let stopped = if after_exit { &record.leftovers } else { &record.tree_at_cause };
     if after_exit && stopped.total == 0 {
         return given_up(record, out);
     }
@@ -102,11 +98,7 @@ fn given_up(record: &Record<'_>, out: &mut dyn FnMut(&[u8])) {
 
 /// The command could not be run, or somebody else got its status.
 fn without_status(record: &Record<'_>, out: &mut dyn FnMut(&[u8])) {
-    let word = record
-        .words
-        .word(record.plan.command)
-        .unwrap_or_default()
-        .to_bytes();
+    let word = record.words.word(record.plan.command).unwrap_or_default().to_bytes();
     match record.detail {
         Detail::Exec { name, text } => {
             let advice = match name {
@@ -159,7 +151,7 @@ fn unproved(record: &Record<'_>, out: &mut dyn FnMut(&[u8])) {
     line.output(record);
     match survivors.first.first() {
         Some(first) => line.help(record, first),
-        None => line.advice("look with corral --doctor why, and end it by hand"),
+        None => line.advice("look with ps which of them is left, and end it by hand"),
     }
 }
 
@@ -169,10 +161,7 @@ fn between(from: Option<Instant>, to: Option<Instant>) -> Option<Span> {
 
 /// What follows the last slash.
 fn base(path: &[u8]) -> &[u8] {
-    path.rsplit(|&byte| byte == b'/')
-        .next()
-        .filter(|base| !base.is_empty())
-        .unwrap_or(path)
+    path.rsplit(|&byte| byte == b'/').next().filter(|base| !base.is_empty()).unwrap_or(path)
 }
 
 /// The better of a process's two names. `comm` is what runs, but cut at 15
@@ -402,9 +391,9 @@ impl Line<'_> {
     }
 
     fn size(&mut self, bytes: u64) {
-        for (unit, name) in [(1 << 30, "G"), (1 << 20, "M"), (1 << 10, "K")] {
-            if bytes >= unit && bytes % unit == 0 {
-                self.number(bytes / unit);
+        for (shift, name) in [(30, "G"), (20, "M"), (10, "K")] {
+            if bytes > 0 && bytes.trailing_zeros() >= shift {
+                self.number(bytes >> shift);
                 return self.text(name);
             }
         }

@@ -24,10 +24,7 @@ pub struct Text<const N: usize> {
 
 impl<const N: usize> Text<N> {
     /// No text.
-    pub const EMPTY: Self = Self {
-        bytes: [0; N],
-        length: 0,
-    };
+    pub const EMPTY: Self = Self { bytes: [0; N], length: 0 };
 
     /// The first N bytes of `bytes`.
     #[must_use]
@@ -115,10 +112,7 @@ pub struct Listing<'a> {
 
 impl Listing<'_> {
     /// Nobody.
-    pub const EMPTY: Self = Self {
-        first: &[],
-        total: 0,
-    };
+    pub const EMPTY: Self = Self { first: &[], total: 0 };
 }
 
 /// Moments of the run, where they came.

@@ -113,19 +113,12 @@ impl Errno {
 /// errors (syscall(2)).
 #[expect(clippy::cast_possible_truncation, reason = "an errno is below 4096")]
 pub(super) const fn check(value: usize) -> Result<usize> {
-    if value > usize::MAX - 4095 {
-        Err(Errno(value.wrapping_neg() as u16))
-    } else {
-        Ok(value)
-    }
+    if value > usize::MAX - 4095 { Err(Errno(value.wrapping_neg() as u16)) } else { Ok(value) }
 }
 
 /// As [`check`], for calls whose result is a small non-negative number (a
 /// descriptor, a pid) or nothing.
-#[expect(
-    clippy::cast_possible_truncation,
-    reason = "the kernel returns an int here"
-)]
+#[expect(clippy::cast_possible_truncation, reason = "the kernel returns an int here")]
 #[expect(clippy::cast_possible_wrap, reason = "and a non-negative one")]
 pub(super) const fn check_i32(value: usize) -> Result<i32> {
     match check(value) {

@@ -15,11 +15,7 @@ pub struct Wait(raw::pollfd);
 
 impl Wait {
     /// Nothing: the kernel skips a negative number.
-    pub const NOTHING: Self = Self(raw::pollfd {
-        fd: -1,
-        events: 0,
-        revents: 0,
-    });
+    pub const NOTHING: Self = Self(raw::pollfd { fd: -1, events: 0, revents: 0 });
 
     /// Until `fd` can be read, or its other end is gone.
     #[must_use]
@@ -40,13 +36,8 @@ impl Wait {
     }
 
     #[expect(clippy::cast_possible_truncation, reason = "POLL* flags fit a short")]
-    #[expect(clippy::cast_possible_wrap, reason = "and are positive")]
     const fn on(fd: Fd<'_>, events: u32) -> Self {
-        Self(raw::pollfd {
-            fd: fd.number(),
-            events: events as i16,
-            revents: 0,
-        })
+        Self(raw::pollfd { fd: fd.number(), events: events as i16, revents: 0 })
     }
 
     const fn has(self, flags: u32) -> bool {
@@ -90,10 +81,7 @@ impl Wait {
 /// # Errors
 /// ENOMEM.
 pub fn ppoll(waits: &mut [Wait], timeout: Option<u64>) -> Result<usize> {
-    let mut time = raw::__kernel_timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
+    let mut time = raw::__kernel_timespec { tv_sec: 0, tv_nsec: 0 };
     let mut pointer = core::ptr::null_mut();
     if let Some(nanos) = timeout {
         time.tv_sec = i64::try_from(nanos / 1_000_000_000).unwrap_or(i64::MAX);

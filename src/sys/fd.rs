@@ -155,9 +155,7 @@ pub fn set_pipe_size(fd: &OwnedFd, bytes: u32) -> Result<()> {
 /// kernel cannot say.
 #[must_use]
 pub fn same_by_query(a: Fd<'_>, b: Fd<'_>) -> Option<bool> {
-    fcntl(a, raw::F_DUPFD_QUERY, b.0 as usize & 0xffff_ffff)
-        .ok()
-        .map(|answer| answer == 1)
+    fcntl(a, raw::F_DUPFD_QUERY, b.0.cast_unsigned() as usize).ok().map(|answer| answer == 1)
 }
 
 /// As [`same_by_query`], by kcmp(2) (KCMP_FILE; needs CONFIG_KCMP).

@@ -266,13 +266,7 @@ mod tests {
     #[test]
     fn a_place_is_neither_read_nor_written() {
         let place = open(CWD, c"/", Open::Place).expect("the root exists");
-        assert_eq!(
-            crate::sys::fd::write(place.fd(), b"x"),
-            Err(errno::Errno::EBADF)
-        );
-        assert_eq!(
-            crate::sys::fd::read(place.fd(), &mut [0]),
-            Err(errno::Errno::EBADF)
-        );
+        assert_eq!(crate::sys::fd::write(place.fd(), b"x"), Err(errno::Errno::EBADF));
+        assert_eq!(crate::sys::fd::read(place.fd(), &mut [0]), Err(errno::Errno::EBADF));
     }
 }

@@ -43,11 +43,7 @@ impl<T: Copy> List<T> {
     /// An empty one; nothing is mapped yet.
     #[must_use]
     pub const fn new() -> Self {
-        Self {
-            start: NonNull::dangling(),
-            length: 0,
-            capacity: 0,
-        }
+        Self { start: NonNull::dangling(), length: 0, capacity: 0 }
     }
 
     /// `length` zeros.
@@ -70,11 +66,7 @@ impl<T: Copy> List<T> {
     /// ENOMEM; the list is then as it was.
     pub fn push(&mut self, value: T) -> Result<()> {
         if self.length == self.capacity {
-            self.grow(
-                self.capacity
-                    .saturating_mul(2)
-                    .max(4096 / size_of::<T>().max(1)),
-            )?;
+            self.grow(self.capacity.saturating_mul(2).max(4096 / size_of::<T>().max(1)))?;
         }
         // SAFETY: length < capacity, so the slot is inside the mapping.
         let slot = unsafe { self.start.add(self.length) };

@@ -165,16 +165,12 @@ pub fn usage_of_children() -> Usage {
     let usage = unsafe { usage.assume_init() };
     let micros = |seconds: i64, micros: i64| {
         let seconds = u64::try_from(seconds).unwrap_or(0);
-        seconds
-            .saturating_mul(1_000_000)
-            .saturating_add(u64::try_from(micros).unwrap_or(0))
+        seconds.saturating_mul(1_000_000).saturating_add(u64::try_from(micros).unwrap_or(0))
     };
     Usage {
         user_us: micros(usage.ru_utime.tv_sec, usage.ru_utime.tv_usec),
         system_us: micros(usage.ru_stime.tv_sec, usage.ru_stime.tv_usec),
-        max_rss_bytes: u64::try_from(usage.ru_maxrss)
-            .unwrap_or(0)
-            .saturating_mul(1024),
+        max_rss_bytes: u64::try_from(usage.ru_maxrss).unwrap_or(0).saturating_mul(1024),
     }
 }
 
@@ -207,10 +203,7 @@ pub fn fork() -> Result<Forked> {
     if pid == 0 {
         return Ok(Forked::Child);
     }
-    Ok(Forked::Parent(
-        pid,
-        (pidfd >= 0).then(|| OwnedFd::new(pidfd)),
-    ))
+    Ok(Forked::Parent(pid, (pidfd >= 0).then(|| OwnedFd::new(pidfd))))
 }
 
 fn clone_args(flags: u64, pidfd: *mut i32) -> raw::clone_args {

@@ -45,15 +45,7 @@ pub fn block_exactly(set: SignalSet) {
     let set = set.0;
     // SAFETY: the kernel reads SET_BYTES from `set`; no old set is asked for.
     // With these arguments the call cannot fail (sigprocmask(2)).
-    let _ = unsafe {
-        syscall!(
-            RT_SIGPROCMASK,
-            raw::SIG_SETMASK,
-            &raw const set,
-            0,
-            SET_BYTES
-        )
-    };
+    let _ = unsafe { syscall!(RT_SIGPROCMASK, raw::SIG_SETMASK, &raw const set, 0, SET_BYTES) };
 }
 
 /// The kernel's `struct sigaction`, with no handler of ours ever in it.
@@ -68,12 +60,7 @@ struct Action {
 /// Whether `signal` is ignored by this process.
 #[must_use]
 pub fn is_ignored(signal: i32) -> bool {
-    let mut old = Action {
-        handler: 0,
-        flags: 0,
-        restorer: 0,
-        mask: 0,
-    };
+    let mut old = Action { handler: 0, flags: 0, restorer: 0, mask: 0 };
     // SAFETY: no new action is given; the kernel writes one `struct sigaction`,
     // which is at most as large as `Action` (AArch64 has no restorer).
     let asked = unsafe { syscall!(RT_SIGACTION, signal, 0, &raw mut old, SET_BYTES) };
@@ -82,12 +69,7 @@ pub fn is_ignored(signal: i32) -> bool {
 
 /// Gives `signal` its default action.
 pub fn set_default(signal: i32) {
-    let action = Action {
-        handler: 0,
-        flags: 0,
-        restorer: 0,
-        mask: 0,
-    };
+    let action = Action { handler: 0, flags: 0, restorer: 0, mask: 0 };
     // SAFETY: SIG_DFL with no flags; every field but the first is zero, so the
     // layout's differences between architectures do not matter.
     let _ = unsafe { syscall!(RT_SIGACTION, signal, &raw const action, 0, SET_BYTES) };
@@ -170,10 +152,7 @@ mod tests {
     fn sets_count_signals_from_one() {
         assert_eq!(SignalSet::EMPTY.with(1), SignalSet(1));
         assert_eq!(SignalSet::EMPTY.with(64), SignalSet(1 << 63));
-        assert_eq!(
-            SignalSet::ALL.without(64).without(1),
-            SignalSet(!(1 | 1 << 63))
-        );
+        assert_eq!(SignalSet::ALL.without(64).without(1), SignalSet(!(1 | 1 << 63)));
     }
 
     #[test]

@@ -57,10 +57,7 @@ impl Args {
     pub fn from(&self, index: usize) -> Self {
         let skip = index.min(self.count);
         // SAFETY: skip <= count, so the result is at most the closing null.
-        Self {
-            first: unsafe { self.first.add(skip) },
-            count: self.count - skip,
-        }
+        Self { first: unsafe { self.first.add(skip) }, count: self.count - skip }
     }
 
     /// As execve(2) takes them.
@@ -88,10 +85,7 @@ impl Environment {
     }
 
     fn entry(&self, index: usize) -> Option<&'static CStr> {
-        let words = Args {
-            first: self.first,
-            count: self.count,
-        };
+        let words = Args { first: self.first, count: self.count };
         words.get(index)
     }
 

@@ -27,10 +27,7 @@ pub fn now(clock: Clock) -> u64 {
         Clock::Boot => raw::CLOCK_BOOTTIME,
         Clock::Real => raw::CLOCK_REALTIME,
     };
-    let mut time = raw::__kernel_timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
+    let mut time = raw::__kernel_timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the kernel writes one timespec. The three clocks always exist, so
     // there is no error to report.
     let _ = errno::check(unsafe { syscall!(CLOCK_GETTIME, id, &raw mut time) });

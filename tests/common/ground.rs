@@ -52,13 +52,7 @@ impl Survivor {
             .filter_map(|tid| Some(proc_state(tid)?.1))
             .collect();
         let runs = threads.iter().any(|state| !matches!(state, 'Z' | 'X'));
-        runs.then_some(Self {
-            pid,
-            name,
-            state,
-            uid,
-            threads: threads.len(),
-        })
+        runs.then_some(Self { pid, name, state, uid, threads: threads.len() })
     }
 }
 
@@ -68,10 +62,7 @@ pub fn proc_state(pid: i32) -> Option<(String, char)> {
     let stat = String::from_utf8_lossy(&stat);
     // The name may hold anything, a `)` too: it ends at the last one.
     let (start, end) = (stat.find('(')?, stat.rfind(')')?);
-    Some((
-        stat[start + 1..end].to_owned(),
-        stat[end + 1..].trim_start().chars().next()?,
-    ))
+    Some((stat[start + 1..end].to_owned(), stat[end + 1..].trim_start().chars().next()?))
 }
 
 /// The children of all threads of a process.
@@ -83,9 +74,7 @@ pub fn children(pid: i32) -> Vec<i32> {
         .flatten()
         .filter_map(|task| fs::read_to_string(task.path().join("children")).ok())
         .flat_map(|list| {
-            list.split_whitespace()
-                .map(|pid| pid.parse().unwrap())
-                .collect::<Vec<_>>()
+            list.split_whitespace().map(|pid| pid.parse().unwrap()).collect::<Vec<_>>()
         })
         .collect()
 }
@@ -112,14 +101,8 @@ impl Ground {
     /// A new one; with a marker where asked for or where there is no cgroup2.
     pub fn new(with_marker: bool) -> (Self, Entry) {
         let (group, procs) = make_group().unzip();
-        let mut ground = Self {
-            group,
-            marker: None,
-        };
-        let mut entry = Entry {
-            procs,
-            marker: None,
-        };
+        let mut ground = Self { group, marker: None };
+        let mut entry = Entry { procs, marker: None };
         if with_marker || ground.group.is_none() {
             let flags = rustix::pipe::PipeFlags::CLOEXEC | rustix::pipe::PipeFlags::NONBLOCK;
             let (read, write) = rustix::pipe::pipe_with(flags).unwrap();
@@ -159,10 +142,7 @@ impl Ground {
     /// Waits until nobody is left; whether that came true in time.
     pub fn wait_empty(&self, limit: Duration) -> bool {
         let end = Instant::now() + limit;
-        let events = self
-            .group
-            .as_ref()
-            .and_then(|dir| File::open(dir.join("cgroup.events")).ok());
+        let events = self.group.as_ref().and_then(|dir| File::open(dir.join("cgroup.events")).ok());
         loop {
             if self.members().is_empty() {
                 return true;
@@ -174,10 +154,7 @@ impl Ground {
             // so this looks again soon in any case.
             let mut wait: Vec<PollFd<'_>> = Vec::new();
             wait.extend(events.as_ref().map(|fd| PollFd::new(fd, PollFlags::PRI)));
-            let soon = Timespec {
-                tv_sec: 0,
-                tv_nsec: 5_000_000,
-            };
+            let soon = Timespec { tv_sec: 0, tv_nsec: 5_000_000 };
             let _ = poll(&mut wait, Some(&soon));
         }
     }
@@ -220,10 +197,7 @@ impl Drop for Ground {
     fn drop(&mut self) {
         if !self.end(Duration::from_secs(10)) {
             let left = self.members();
-            let _ = writeln!(
-                io::stderr(),
-                "the ground of a run cannot be cleared: {left:?}"
-            );
+            let _ = writeln!(io::stderr(), "the ground of a run cannot be cleared: {left:?}");
         }
         if let Some(group) = &self.group {
             remove(group);
@@ -294,10 +268,7 @@ fn make_group() -> Option<(PathBuf, File)> {
 /// The directory of this process's cgroup, wherever cgroup2 is mounted.
 fn own_group() -> Option<PathBuf> {
     let own = fs::read_to_string("/proc/self/cgroup").ok()?;
-    let own = own
-        .lines()
-        .find_map(|line| line.strip_prefix("0::"))?
-        .to_owned();
+    let own = own.lines().find_map(|line| line.strip_prefix("0::"))?.to_owned();
     let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
     mounts.lines().find_map(|line| {
         let (mount, filesystem) = line.split_once(" - ")?;
@@ -315,10 +286,7 @@ fn list(group: &Path, pids: &mut BTreeSet<i32>) {
         pids.extend(text.lines().filter_map(|line| line.parse::<i32>().ok()));
     } else if let Ok(text) = fs::read_to_string(group.join("cgroup.threads")) {
         // A threaded group refuses to list processes (EOPNOTSUPP).
-        pids.extend(
-            text.lines()
-                .filter_map(|line| thread_group(line.parse().ok()?)),
-        );
+        pids.extend(text.lines().filter_map(|line| thread_group(line.parse().ok()?)));
     }
     for below in directories(group) {
         list(&below, pids);
@@ -327,12 +295,7 @@ fn list(group: &Path, pids: &mut BTreeSet<i32>) {
 
 fn thread_group(tid: i32) -> Option<i32> {
     let status = fs::read_to_string(format!("/proc/{tid}/status")).ok()?;
-    status
-        .lines()
-        .find_map(|line| line.strip_prefix("Tgid:"))?
-        .trim()
-        .parse()
-        .ok()
+    status.lines().find_map(|line| line.strip_prefix("Tgid:"))?.trim().parse().ok()
 }
 
 fn directories(group: &Path) -> Vec<PathBuf> {
@@ -354,8 +317,5 @@ fn remove(group: &Path) {
 }
 
 fn write(path: &Path, text: &str) -> io::Result<()> {
-    fs::OpenOptions::new()
-        .write(true)
-        .open(path)?
-        .write_all(text.as_bytes())
+    fs::OpenOptions::new().write(true).open(path)?.write_all(text.as_bytes())
 }

@@ -17,11 +17,7 @@
 //! newborn, which holds all our descriptors until its exec, would make an end
 //! of file come late and a freshly copied program "busy".
 
-#![allow(
-    dead_code,
-    unused_imports,
-    reason = "each test file uses its own part of this"
-)]
+#![allow(dead_code, unused_imports, reason = "each test file uses its own part of this")]
 
 mod ground;
 mod outcome;
@@ -79,11 +75,7 @@ pub fn corral() -> PathBuf {
 /// A fault program; they lie beside corral.
 pub fn fault(name: &str) -> PathBuf {
     let path = corral().with_file_name(name);
-    assert!(
-        path.exists(),
-        "no {}: build the faults with a plain `cargo test`",
-        path.display()
-    );
+    assert!(path.exists(), "no {}: build the faults with a plain `cargo test`", path.display());
     path
 }
 

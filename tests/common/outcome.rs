@@ -51,23 +51,14 @@ impl Outcome {
     /// Fails unless it exited with this status.
     #[track_caller]
     pub fn assert_status(&self, status: i32) {
-        assert_eq!(
-            (self.status, self.signal),
-            (Some(status), None),
-            "{self:#?}"
-        );
+        assert_eq!((self.status, self.signal), (Some(status), None), "{self:#?}");
     }
 
     /// A value of the record, as `record("/steps_us/killed")`.
     #[track_caller]
     pub fn record(&self, pointer: &str) -> &serde_json::Value {
-        let record = self
-            .record
-            .as_ref()
-            .unwrap_or_else(|| panic!("no record: {self:#?}"));
-        record
-            .pointer(pointer)
-            .unwrap_or_else(|| panic!("no {pointer} in {record:#}"))
+        let record = self.record.as_ref().unwrap_or_else(|| panic!("no record: {self:#?}"));
+        record.pointer(pointer).unwrap_or_else(|| panic!("no {pointer} in {record:#}"))
     }
 
     /// The record as it is now: where the monitor was killed, the supervisor
@@ -99,9 +90,7 @@ impl std::fmt::Debug for Outcome {
 /// A record that is there must be one line of JSON.
 pub(super) fn read_record(path: &Path) -> Option<serde_json::Value> {
     let text = fs::read_to_string(path).ok()?;
-    let line = text
-        .strip_suffix('\n')
-        .unwrap_or_else(|| panic!("no newline: {text:?}"));
+    let line = text.strip_suffix('\n').unwrap_or_else(|| panic!("no newline: {text:?}"));
     assert!(!line.contains('\n'), "more than one line: {text:?}");
     Some(serde_json::from_str(line).unwrap_or_else(|e| panic!("{e}: {text:?}")))
 }

@@ -116,24 +116,19 @@ impl Run {
 
     /// The command that corral runs: any.
     pub fn command<S: AsRef<OsStr>>(mut self, argv: impl IntoIterator<Item = S>) -> Self {
-        assert!(
-            self.is_corral && self.words.is_empty(),
-            "one command, for corral"
-        );
+        assert!(self.is_corral && self.words.is_empty(), "one command, for corral");
         self.words.push("--".into());
         self.args(argv)
     }
 
     /// More words behind those that are there.
     pub fn args<S: AsRef<OsStr>>(mut self, words: impl IntoIterator<Item = S>) -> Self {
-        self.words
-            .extend(words.into_iter().map(|word| word.as_ref().to_owned()));
+        self.words.extend(words.into_iter().map(|word| word.as_ref().to_owned()));
         self
     }
 
     pub fn env(mut self, key: impl AsRef<OsStr>, value: impl AsRef<OsStr>) -> Self {
-        self.envs
-            .push((key.as_ref().to_owned(), Some(value.as_ref().to_owned())));
+        self.envs.push((key.as_ref().to_owned(), Some(value.as_ref().to_owned())));
         self
     }
 
@@ -292,15 +287,7 @@ impl Run {
                     (Some(read), write)
                 }
             };
-            (
-                Stream {
-                    fd,
-                    kept: Vec::new(),
-                    total: 0,
-                    keep: self.keep,
-                },
-                Stdio::from(write),
-            )
+            (Stream { fd, kept: Vec::new(), total: 0, keep: self.keep }, Stdio::from(write))
         };
         let (out, write) = stream(self.stdout);
         command.stdout(write);
@@ -308,9 +295,7 @@ impl Run {
         command.stderr(write);
 
         let started = Instant::now();
-        let child = command
-            .spawn()
-            .unwrap_or_else(|e| panic!("{:?}: {e}", self.program));
+        let child = command.spawn().unwrap_or_else(|e| panic!("{:?}: {e}", self.program));
         let pid = Pid::from_child(&child);
         let pidfd = pidfd_open(pid, PidfdFlags::empty()).unwrap();
         // With it go our copies of what the newborn inherited.
@@ -374,9 +359,7 @@ impl Running {
     /// corral's other process, the one that owns the run: the youngest child.
     /// Ask after [`Running::ready`].
     pub fn supervisor(&self) -> i32 {
-        *children(self.pid())
-            .last()
-            .expect("corral's monitor has a child")
+        *children(self.pid()).last().expect("corral's monitor has a child")
     }
 
     /// Who is alive on the run's ground, corral's own processes included.
@@ -449,10 +432,7 @@ impl Running {
     /// Sends a signal to a member of the run.
     pub fn signal_member(&self, pid: i32, signal: Signal) {
         let fd = pidfd_open(Pid::from_raw(pid).unwrap(), PidfdFlags::empty()).unwrap();
-        assert!(
-            self.members().iter().any(|member| member.pid == pid),
-            "{pid} is not of this run"
-        );
+        assert!(self.members().iter().any(|member| member.pid == pid), "{pid} is not of this run");
         pidfd_send_signal(fd, signal).unwrap();
     }
 
@@ -474,24 +454,10 @@ impl Running {
             self.input = None;
         }
         let mut fds = vec![PollFd::new(&self.pidfd, PollFlags::IN)];
-        fds.extend(
-            self.out
-                .fd
-                .as_ref()
-                .map(|fd| PollFd::new(fd, PollFlags::IN)),
-        );
-        fds.extend(
-            self.err
-                .fd
-                .as_ref()
-                .map(|fd| PollFd::new(fd, PollFlags::IN)),
-        );
+        fds.extend(self.out.fd.as_ref().map(|fd| PollFd::new(fd, PollFlags::IN)));
+        fds.extend(self.err.fd.as_ref().map(|fd| PollFd::new(fd, PollFlags::IN)));
         if !self.feed.is_empty() {
-            fds.extend(
-                self.input
-                    .as_ref()
-                    .map(|fd| PollFd::new(fd, PollFlags::OUT)),
-            );
+            fds.extend(self.input.as_ref().map(|fd| PollFd::new(fd, PollFlags::OUT)));
         }
         let wait = Timespec::try_from(at_most.min(left)).unwrap();
         let _ = poll(&mut fds, Some(&wait));

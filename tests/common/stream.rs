@@ -38,8 +38,6 @@ impl Stream {
     }
 
     pub(super) fn has_line(&self, line: &str) -> bool {
-        self.kept
-            .split(|byte| *byte == b'\n')
-            .any(|found| found == line.as_bytes())
+        self.kept.split(|byte| *byte == b'\n').any(|found| found == line.as_bytes())
     }
 }

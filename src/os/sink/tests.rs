@@ -39,9 +39,8 @@ impl Place {
 
     fn names(&self) -> Vec<String> {
         let entries = fs::read_dir(&self.0).unwrap();
-        let mut names: Vec<_> = entries
-            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-            .collect();
+        let mut names: Vec<_> =
+            entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
         names.sort();
         names
     }
@@ -78,10 +77,7 @@ fn mode(path: &Path) -> u32 {
 /// Whether this test can run; CI says that it must.
 fn as_root() -> bool {
     let root = Uid::effective().is_root();
-    assert!(
-        root || std::env::var_os("CORRAL_MUST_WORK").is_none(),
-        "this needs root"
-    );
+    assert!(root || std::env::var_os("CORRAL_MUST_WORK").is_none(), "this needs root");
     root
 }
 
@@ -189,10 +185,7 @@ fn a_group_that_cannot_be_kept_gets_no_access() {
     fs::set_permissions(&path, fs::Permissions::from_mode(0o666)).unwrap();
     as_nobody(|| write(&path, b"new").unwrap());
     let after = fs::metadata(&path).unwrap();
-    assert_eq!(
-        (after.uid(), after.gid(), mode(&path)),
-        (65534, 65534, 0o606)
-    );
+    assert_eq!((after.uid(), after.gid(), mode(&path)), (65534, 65534, 0o606));
 }
 
 #[test]
@@ -214,12 +207,7 @@ fn temporary_names() {
     let longest = Name::new(&[b'n'; 255]).unwrap();
     let temporary = longest.temporary(NAME_MAX - AROUND, u64::MAX);
     assert_eq!(temporary.length, 255);
-    assert!(
-        temporary
-            .as_c()
-            .to_bytes()
-            .ends_with(b"n.ffffffffffffffff.tmp")
-    );
+    assert!(temporary.as_c().to_bytes().ends_with(b"n.ffffffffffffffff.tmp"));
 }
 
 #[test]
@@ -327,14 +315,7 @@ fn a_read_only_file_system() {
     with_own_mounts(|| {
         bind(&place.0, &place.0);
         let read_only = MsFlags::MS_BIND | MsFlags::MS_REMOUNT | MsFlags::MS_RDONLY;
-        mount(
-            None::<&str>,
-            &place.0,
-            None::<&str>,
-            read_only,
-            None::<&str>,
-        )
-        .unwrap();
+        mount(None::<&str>, &place.0, None::<&str>, read_only, None::<&str>).unwrap();
         assert_eq!(prepare(&place.at("record")).err(), Some(Errno::EROFS));
     });
 }
@@ -344,19 +325,9 @@ fn a_full_disk_leaves_the_old_file() {
     let place = Place::new();
     with_own_mounts(|| {
         let none = MsFlags::empty();
-        mount(
-            Some("corral"),
-            &place.0,
-            Some("tmpfs"),
-            none,
-            Some("size=16k"),
-        )
-        .unwrap();
+        mount(Some("corral"), &place.0, Some("tmpfs"), none, Some("size=16k")).unwrap();
         fs::write(place.at("record"), "old").unwrap();
-        assert_eq!(
-            write(&place.at("record"), &[b'x'; 65536]),
-            Err(Errno::ENOSPC)
-        );
+        assert_eq!(write(&place.at("record"), &[b'x'; 65536]), Err(Errno::ENOSPC));
         assert_eq!(fs::read(place.at("record")).unwrap(), b"old");
         assert_eq!(place.names(), ["record"]);
         // In place there is no old file to go back to, but no half record either.
@@ -412,11 +383,7 @@ fn a_fifo_needs_a_reader() {
     mkfifo(&path, nix::sys::stat::Mode::S_IRWXU).unwrap();
     assert_eq!(prepare(&path).err(), Some(Errno::ENXIO));
     // Opening for both never waits.
-    let mut reader = fs::File::options()
-        .read(true)
-        .write(true)
-        .open(&path)
-        .unwrap();
+    let mut reader = fs::File::options().read(true).write(true).open(&path).unwrap();
     write(&path, b"text").unwrap();
     let mut got = [0; 4];
     reader.read_exact(&mut got).unwrap();
@@ -461,10 +428,7 @@ fn a_descriptor_goes_on_where_it_stands_and_is_kept_from_the_command() {
 fn an_appending_descriptor() {
     let place = Place::new();
     fs::write(place.at("log"), "before ").unwrap();
-    let file = fs::File::options()
-        .append(true)
-        .open(place.at("log"))
-        .unwrap();
+    let file = fs::File::options().append(true).open(place.at("log")).unwrap();
     fill(prepare_descriptor(file.as_raw_fd()).unwrap(), b"text").unwrap();
     assert_eq!(fs::read(place.at("log")).unwrap(), b"before text");
 }
@@ -473,15 +437,9 @@ fn an_appending_descriptor() {
 fn a_descriptor_must_be_open_for_writing() {
     let place = Place::new();
     let file = fs::File::open(&place.0).unwrap();
-    assert_eq!(
-        prepare_descriptor(file.as_raw_fd()).err(),
-        Some(Errno::EBADF)
-    );
+    assert_eq!(prepare_descriptor(file.as_raw_fd()).err(), Some(Errno::EBADF));
     let here = file::open(file::CWD, c".", Open::Place).unwrap();
-    assert_eq!(
-        prepare_descriptor(here.fd().number()).err(),
-        Some(Errno::EBADF)
-    );
+    assert_eq!(prepare_descriptor(here.fd().number()).err(), Some(Errno::EBADF));
     assert_eq!(prepare_descriptor(1_000_000).err(), Some(Errno::EBADF));
 }
 
@@ -503,10 +461,7 @@ fn paths_that_mean_a_descriptor() {
         // Opened anew, each would write over the one before.
         assert_eq!(write(path, b"text "), Ok(()), "{path:?}");
     }
-    assert_eq!(
-        fs::read(place.at("log")).unwrap(),
-        b"text ".repeat(paths.len())
-    );
+    assert_eq!(fs::read(place.at("log")).unwrap(), b"text ".repeat(paths.len()));
     assert!(matches!(resolve(c"/dev/stdout"), Ok(Found::Descriptor(1))));
     assert!(matches!(resolve(c"/dev/stderr"), Ok(Found::Descriptor(2))));
     // A socket cannot be opened by such a path at all, only meant.
@@ -522,15 +477,7 @@ fn paths_that_mean_a_descriptor() {
 fn descriptor_numbers() {
     assert_eq!(descriptor_number(b"0"), Some(0));
     assert_eq!(descriptor_number(b"2147483647"), Some(i32::MAX));
-    for bad in [
-        &b""[..],
-        b"01",
-        b"+1",
-        b"-1",
-        b"1x",
-        b"2147483648",
-        b"99999999999999999999",
-    ] {
+    for bad in [&b""[..], b"01", b"+1", b"-1", b"1x", b"2147483648", b"99999999999999999999"] {
         assert_eq!(descriptor_number(bad), None, "{bad:?}");
     }
 }

@@ -8,12 +8,7 @@ const RULES: Rules = Rules {
     linger: Span::from_millis(100),
     grace: Span::from_millis(500),
     prove: Span::from_millis(400),
-    steps: [
-        (15, Span::from_millis(300)),
-        (2, Span::from_millis(500)),
-        (0, Span(0)),
-        (0, Span(0)),
-    ],
+    steps: [(15, Span::from_millis(300)), (2, Span::from_millis(500)), (0, Span(0)), (0, Span(0))],
     step_count: 2,
     wait_for_leftovers: false,
     command_only: false,
@@ -25,12 +20,8 @@ const EVENTS: [Event; 11] = [
     Event::TreeEmpty,
     Event::Cancel { signal: 2 },
     Event::OutputLimit,
-    Event::Lost {
-        cause: Cause::MonitorLost,
-    },
-    Event::Lost {
-        cause: Cause::SupervisorLost,
-    },
+    Event::Lost { cause: Cause::MonitorLost },
+    Event::Lost { cause: Cause::SupervisorLost },
     Event::Pass { alive: 3 },
     Event::Pass { alive: 0 },
     Event::Drained,
@@ -108,23 +99,12 @@ fn walk(rules: &Rules, state: State, now: Instant, depth: u32, path: Path, count
 
 fn every_kind_of_rules() -> impl Iterator<Item = Rules> {
     [true, false].into_iter().flat_map(|wait_for_leftovers| {
-        let base = Rules {
-            wait_for_leftovers,
-            ..RULES
-        };
+        let base = Rules { wait_for_leftovers, ..RULES };
         [
             base,
             Rules { wall: None, ..base },
-            Rules {
-                step_count: 1,
-                grace: Span::ZERO,
-                ..base
-            },
-            Rules {
-                linger: Span::ZERO,
-                prove: Span::ZERO,
-                ..base
-            },
+            Rules { step_count: 1, grace: Span::ZERO, ..base },
+            Rules { linger: Span::ZERO, prove: Span::ZERO, ..base },
         ]
     })
 }
@@ -133,14 +113,7 @@ fn every_kind_of_rules() -> impl Iterator<Item = Rules> {
 fn every_sequence_of_events_keeps_the_invariants() {
     let mut count = 0;
     for rules in every_kind_of_rules() {
-        walk(
-            &rules,
-            State::START,
-            Instant(0),
-            6,
-            Path::default(),
-            &mut count,
-        );
+        walk(&rules, State::START, Instant(0), 6, Path::default(), &mut count);
     }
     assert!(count > 1_000_000, "the walk was cut short: {count}");
 }
@@ -149,9 +122,7 @@ fn every_sequence_of_events_keeps_the_invariants() {
 #[test]
 fn every_path_on_which_time_goes_on_ends() {
     for rules in every_kind_of_rules() {
-        let starts = EVENTS
-            .into_iter()
-            .flat_map(|first| EVENTS.map(|second| (first, second)));
+        let starts = EVENTS.into_iter().flat_map(|first| EVENTS.map(|second| (first, second)));
         for (first, second) in starts {
             let mut now = Instant(0);
             let (state, _) = step(&rules, State::START, now, first);
@@ -195,17 +166,8 @@ const ENDED: Event = Event::CommandEnded { exec_failed: false };
 
 #[test]
 fn a_clean_run_does_nothing_but_drain() {
-    let (state, actions) = run(
-        &RULES,
-        &[(5, ENDED), (5, Event::TreeEmpty), (5, Event::Drained)],
-    );
-    assert_eq!(
-        state,
-        State::Done {
-            cause: Cause::Exited,
-            proved: true
-        }
-    );
+    let (state, actions) = run(&RULES, &[(5, ENDED), (5, Event::TreeEmpty), (5, Event::Drained)]);
+    assert_eq!(state, State::Done { cause: Cause::Exited, proved: true });
     assert_eq!(actions, [Action::MarkOver(Cause::Exited), Action::Drain]);
 }
 
@@ -213,43 +175,18 @@ fn a_clean_run_does_nothing_but_drain() {
 fn the_wall_limit_takes_each_step_once_and_then_kills() {
     let ticks: Vec<_> = (0..110).map(|n| (1000 + n * 10, Event::Tick)).collect();
     let (state, actions) = run(&RULES, &ticks);
-    assert!(
-        matches!(
-            state,
-            State::Killing {
-                cause: Cause::Wall,
-                ..
-            }
-        ),
-        "{state:?}"
-    );
-    let expected = [
-        Action::MarkOver(Cause::Wall),
-        Action::Signal(15),
-        Action::Signal(2),
-        Action::Kill,
-    ];
+    assert!(matches!(state, State::Killing { cause: Cause::Wall, .. }), "{state:?}");
+    let expected =
+        [Action::MarkOver(Cause::Wall), Action::Signal(15), Action::Signal(2), Action::Kill];
     assert_eq!(actions.get(..4), Some(&expected[..]));
     assert!(actions.iter().skip(4).all(|&action| action == Action::Kill));
 }
 
 #[test]
 fn the_tree_empty_in_grace_ends_it_at_once_without_a_kill() {
-    let (state, actions) = run(
-        &RULES,
-        &[
-            (1000, Event::Tick),
-            (1001, Event::TreeEmpty),
-            (1001, Event::Drained),
-        ],
-    );
-    assert_eq!(
-        state,
-        State::Done {
-            cause: Cause::Wall,
-            proved: true
-        }
-    );
+    let (state, actions) =
+        run(&RULES, &[(1000, Event::Tick), (1001, Event::TreeEmpty), (1001, Event::Drained)]);
+    assert_eq!(state, State::Done { cause: Cause::Wall, proved: true });
     assert!(!actions.contains(&Action::Kill));
 }
 
@@ -258,10 +195,7 @@ fn the_signal_that_came_is_the_first_passed_on_and_a_second_ends_the_grace() {
     let cancel = Event::Cancel { signal: 1 };
     let (_, actions) = run(&RULES, &[(10, cancel), (20, cancel)]);
     let cause = Cause::Cancelled { signal: 1 };
-    assert_eq!(
-        actions,
-        [Action::MarkOver(cause), Action::Signal(1), Action::Kill]
-    );
+    assert_eq!(actions, [Action::MarkOver(cause), Action::Signal(1), Action::Kill]);
 }
 
 #[test]
@@ -269,91 +203,45 @@ fn after_the_limit_only_the_second_cancel_ends_the_grace() {
     let cancel = Event::Cancel { signal: 15 };
     let (state, actions) = run(&RULES, &[(1000, Event::Tick), (1010, cancel)]);
     assert!(matches!(state, State::Grace { .. }) && !actions.contains(&Action::Kill));
-    let (_, actions) = run(
-        &RULES,
-        &[(1000, Event::Tick), (1010, cancel), (1011, cancel)],
-    );
+    let (_, actions) = run(&RULES, &[(1000, Event::Tick), (1010, cancel), (1011, cancel)]);
     assert!(actions.contains(&Action::Kill));
 }
 
 #[test]
 fn after_the_commands_end_one_cancel_skips_linger_and_grace() {
     let cancel = Event::Cancel { signal: 15 };
-    let expected = [
-        Action::MarkOver(Cause::Exited),
-        Action::ListLeftovers,
-        Action::Kill,
-    ];
+    let expected = [Action::MarkOver(Cause::Exited), Action::ListLeftovers, Action::Kill];
     assert_eq!(run(&RULES, &[(5, ENDED), (6, cancel)]).1, expected);
 }
 
 #[test]
 fn leftovers_get_their_signals_after_the_linger() {
-    let (_, actions) = run(
-        &RULES,
-        &[(5, ENDED), (104, Event::Tick), (105, Event::Tick)],
-    );
-    let expected = [
-        Action::MarkOver(Cause::Exited),
-        Action::ListLeftovers,
-        Action::Signal(15),
-    ];
+    let (_, actions) = run(&RULES, &[(5, ENDED), (104, Event::Tick), (105, Event::Tick)]);
+    let expected = [Action::MarkOver(Cause::Exited), Action::ListLeftovers, Action::Signal(15)];
     assert_eq!(actions, expected);
 }
 
 #[test]
 fn waiting_for_leftovers_keeps_the_limits() {
-    let rules = Rules {
-        wait_for_leftovers: true,
-        ..RULES
-    };
-    let (state, _) = run(
-        &rules,
-        &[(5, ENDED), (500, Event::Tick), (1000, Event::Tick)],
-    );
-    assert!(matches!(
-        state,
-        State::Grace {
-            cause: Cause::Wall,
-            ..
-        }
-    ));
-    let (state, _) = run(
-        &rules,
-        &[(5, ENDED), (6, Event::TreeEmpty), (6, Event::Drained)],
-    );
-    assert_eq!(
-        state,
-        State::Done {
-            cause: Cause::Exited,
-            proved: true
-        }
-    );
+    let rules = Rules { wait_for_leftovers: true, ..RULES };
+    let (state, _) = run(&rules, &[(5, ENDED), (500, Event::Tick), (1000, Event::Tick)]);
+    assert!(matches!(state, State::Grace { cause: Cause::Wall, .. }));
+    let (state, _) = run(&rules, &[(5, ENDED), (6, Event::TreeEmpty), (6, Event::Drained)]);
+    assert_eq!(state, State::Done { cause: Cause::Exited, proved: true });
 }
 
 #[test]
 fn no_grace_means_sigkill_at_once() {
-    let rules = Rules {
-        step_count: 1,
-        grace: Span::ZERO,
-        ..RULES
-    };
+    let rules = Rules { step_count: 1, grace: Span::ZERO, ..RULES };
     let (_, actions) = run(&rules, &[(1000, Event::Tick)]);
     assert_eq!(actions, [Action::MarkOver(Cause::Wall), Action::Kill]);
 }
 
 #[test]
 fn what_outlives_the_command_is_not_asked_under_the_commands_scope() {
-    let rules = Rules {
-        command_only: true,
-        ..RULES
-    };
+    let rules = Rules { command_only: true, ..RULES };
     let (_, actions) = run(&rules, &[(5, ENDED), (105, Event::Tick)]);
-    let expected = [
-        Action::MarkOver(Cause::Exited),
-        Action::ListLeftovers,
-        Action::Kill,
-    ];
+    let expected = [Action::MarkOver(Cause::Exited), Action::ListLeftovers, Action::Kill];
     assert_eq!(actions, expected);
     let (_, actions) = run(&rules, &[(1000, Event::Tick)]);
     assert_eq!(actions, [Action::MarkOver(Cause::Wall), Action::Signal(15)]);
@@ -369,42 +257,23 @@ fn a_loss_kills_at_once() {
 
 #[test]
 fn the_proof_is_prolonged_only_while_fewer_are_left() {
-    let start = [(
-        3,
-        Event::Lost {
-            cause: Cause::MonitorLost,
-        },
-    )];
+    let start = [(3, Event::Lost { cause: Cause::MonitorLost })];
     let until = |events: &[(u64, Event)]| match run(&RULES, &[&start[..], events].concat()).0 {
         State::Killing { until, .. } => until,
         other => panic!("{other:?}"),
     };
     let first = until(&[]);
     assert_eq!(first, Instant(403_000_000));
-    assert_eq!(
-        until(&[(100, Event::Pass { alive: 5 })]),
-        Instant(500_000_000)
-    );
-    let stuck = [
-        (100, Event::Pass { alive: 5 }),
-        (300, Event::Pass { alive: 5 }),
-    ];
+    assert_eq!(until(&[(100, Event::Pass { alive: 5 })]), Instant(500_000_000));
+    let stuck = [(100, Event::Pass { alive: 5 }), (300, Event::Pass { alive: 5 })];
     assert_eq!(until(&stuck), Instant(500_000_000));
 }
 
 #[test]
 fn an_unproved_end_lists_its_survivors() {
-    let lost = Event::Lost {
-        cause: Cause::MonitorLost,
-    };
+    let lost = Event::Lost { cause: Cause::MonitorLost };
     let (state, actions) = run(&RULES, &[(0, lost), (400, Event::Tick)]);
-    assert_eq!(
-        state,
-        State::Done {
-            cause: Cause::MonitorLost,
-            proved: false
-        }
-    );
+    assert_eq!(state, State::Done { cause: Cause::MonitorLost, proved: false });
     assert!(actions.contains(&Action::ListSurvivors));
 }
 
@@ -415,22 +284,10 @@ fn a_reader_that_takes_nothing_is_given_up_one_grace_after_the_cause() {
     assert_eq!(state.deadline(&RULES), Some(Instant(510_000_000)));
     let (state, _) = run(&RULES, &[(10, ENDED), (10, Event::TreeEmpty)]);
     assert_eq!(state.deadline(&RULES), RULES.wall);
-    let endless = Rules {
-        wall: None,
-        ..RULES
-    };
+    let endless = Rules { wall: None, ..RULES };
     let (state, _) = run(&endless, &[(10, ENDED), (10, Event::TreeEmpty)]);
     assert_eq!(state.deadline(&endless), None);
-    let (state, actions) = run(
-        &endless,
-        &[(10, ENDED), (10, Event::TreeEmpty), (99, cancel)],
-    );
-    assert_eq!(
-        state,
-        State::Done {
-            cause: Cause::Exited,
-            proved: true
-        }
-    );
+    let (state, actions) = run(&endless, &[(10, ENDED), (10, Event::TreeEmpty), (99, cancel)]);
+    assert_eq!(state, State::Done { cause: Cause::Exited, proved: true });
     assert!(actions.contains(&Action::GiveUpOutput));
 }
