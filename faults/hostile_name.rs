@@ -1,4 +1,4 @@
-//! Does: calls itself `) R 1` and a second line; a detached child does too, and
+//! Does: calls itself `) Z 1` and a second line; a detached child does too, and
 //! both ignore SIGTERM.
 //! corral must: read /proc/PID/stat right all the same, end both, and write a
 //! record and a line on stderr that stay whole.
@@ -16,7 +16,7 @@ fault!(main);
 
 fn main(_: Args) -> u8 {
     ignore(SIGTERM);
-    prctl(PR_SET_NAME, c") R 1\n x".as_ptr() as usize);
+    prctl(PR_SET_NAME, c") Z 1\n x".as_ptr() as usize);
     detach(|| sleep_forever());
     ready();
     sleep_forever()
