@@ -212,7 +212,8 @@ fn watch(run: Run) -> u8 {
         verdict: None,
         patience: None,
     };
-    monitor.listen(pidfd)
+    // As in the supervisor: nothing is dropped, the kernel closes it all.
+    process::exit(monitor.listen(pidfd))
 }
 
 /// Gives up a controlling terminal that this session leader has, so that the

@@ -6,7 +6,7 @@
 //! the kernel can), the next go to the tail or nowhere, those above the output
 //! limit nowhere.
 //!
-//! Invariants: no call blocks, whatever the outlets are ([`outlet`]); work in one
+//! Invariants: no call blocks, whatever the outlets are (`outlet`); work in one
 //! call is bounded; a stream whose reader is slow holds neither the other stream
 //! nor the loop, but the command; while nothing can move, nothing that is waited
 //! for fires; corral holds no more than the pipes, one buffer a stream and TAIL.
@@ -237,7 +237,8 @@ impl Relay {
         }
     }
 
-    /// The bytes so far. What is still held counts as dropped.
+    /// The bytes so far. Dropped is all that came and was not passed on, what is
+    /// still held and what was given up included.
     #[must_use]
     pub fn counts(&self) -> Output {
         let [out, err] = &self.streams;

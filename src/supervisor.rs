@@ -22,6 +22,7 @@ use crate::os::spawn::{Failure, Newborn, Stage};
 use crate::os::tree::SUPERVISOR_NAME;
 use crate::policy::cause::Cause;
 use crate::policy::machine::{self, Action, Event, Rules, State};
+use crate::policy::time::{Instant, Span};
 use crate::policy::verdict::{self, CommandStatus, Outcome};
 use crate::relay::{Relay, WAITS};
 use crate::report::decimal::Decimal;
@@ -31,7 +32,7 @@ use crate::sweep::{Reaped, Seen, Sweep};
 use crate::sys::errno::Errno;
 use crate::sys::event::{self, Wait};
 use crate::sys::fd::{self, OwnedFd, STDERR, STDOUT};
-use crate::sys::process::{self, Ended};
+use crate::sys::process::{self, Ended, Usage};
 use crate::sys::signal::{self, Received, SignalSet};
 use crate::sys::time::{self, Clock};
 
@@ -64,6 +65,8 @@ struct Supervisor {
     failure: Option<Failure>,
     cancelled_by: Option<Received>,
     monitor_is_gone: bool,
+    /// When to look although nothing may be ready.
+    again: Option<Instant>,
     started_at: u64,
     steps: Steps,
     detail: Detail,
@@ -79,11 +82,12 @@ struct Supervisor {
 pub fn supervise(run: Run, ties: Ties) -> ! {
     process::setsid();
     process::set_name(SUPERVISOR_NAME);
-    let status = match Supervisor::start(run, ties) {
-        Ok(mut supervisor) => supervisor.carry_on(),
-        Err(status) => status,
-    };
-    process::exit(status)
+    match Supervisor::start(run, ties) {
+        // It is never dropped: the kernel closes everything at once, and the
+        // monitor wakes once.
+        Ok(mut supervisor) => process::exit(supervisor.carry_on()),
+        Err(status) => process::exit(status),
+    }
 }
 
 /// A reason why nothing was run.
@@ -133,6 +137,7 @@ impl Supervisor {
             failure: None,
             cancelled_by: None,
             monitor_is_gone: false,
+            again: None,
             started_at,
             steps,
             detail: Detail::None,
@@ -149,23 +154,18 @@ impl Supervisor {
 
     /// The loop.
     fn carry_on(&mut self) -> u8 {
-        let mut again = None;
         loop {
             if let Some((cause, proved)) = self.state.done() {
                 return self.finish(cause, proved);
             }
             let mut waits = self.waits();
-            let deadline = self.state.deadline(&self.rules);
-            let timeout = match (deadline, again) {
-                (None, again) => again,
-                (Some(deadline), None) => Some(deadline.since(now()).0),
-                (Some(deadline), Some(again)) => Some(deadline.since(now()).0.min(again)),
-            };
+            let deadline = min(self.state.deadline(&self.rules), self.again);
+            let timeout = deadline.map(|deadline| deadline.since(now()).0);
             if event::ppoll(&mut waits, timeout).is_err() {
                 // Out of kernel memory for a moment: look again in one.
                 let _ = event::ppoll(&mut [], Some(1_000_000));
             }
-            again = self.look(&waits);
+            self.look(&waits);
         }
     }
 
@@ -192,11 +192,10 @@ impl Supervisor {
         waits
     }
 
-    /// Looks at everything that is ready, in the documented order. Returns how
-    /// soon to look again although nothing may happen.
-    fn look(&mut self, waits: &[Wait; OWN_WAITS + WAITS]) -> Option<u64> {
+    /// Looks at everything that is ready, in the documented order.
+    fn look(&mut self, waits: &[Wait; OWN_WAITS + WAITS]) {
         let [command, children, channel, monitor, report, relayed @ ..] = waits;
-        let mut again = None;
+        let again = self.again.take().is_some_and(|again| now() >= again);
         if report.fired() {
             self.hear_report();
         }
@@ -207,8 +206,9 @@ impl Supervisor {
             // Once: a dead process whose tracer holds it stays readable.
             self.pidfd = None;
         }
-        if command.fired() || children.fired() || matches!(self.state, State::Killing { .. }) {
-            again = self.census(command.fired());
+        let killing = matches!(self.state, State::Killing { .. });
+        if command.fired() || children.fired() || killing || again {
+            self.census(command.fired());
         }
         if channel.fired() {
             self.hear_monitor();
@@ -216,17 +216,22 @@ impl Supervisor {
         if monitor.fired() {
             self.lose(Cause::MonitorLost);
         }
-        if relayed.iter().any(|wait| wait.fired()) || matches!(self.state, State::Draining { .. }) {
-            again = min(again, self.move_bytes(relayed));
+        let draining = matches!(self.state, State::Draining { .. });
+        if relayed.iter().any(|wait| wait.fired()) || draining || again {
+            self.move_bytes(relayed);
         }
         if self.state.deadline(&self.rules).is_some_and(|deadline| now() >= deadline) {
             self.feed(Event::Tick);
         }
-        again
+    }
+
+    /// Asks for another look after so long, though nothing may be ready then.
+    fn look_again(&mut self, after: Span) {
+        self.again = min(self.again, Some(now().plus(after)));
     }
 
     /// Reaps what has ended. `ended`: the command is dead, reaped or not.
-    fn census(&mut self, ended: bool) -> Option<u64> {
+    fn census(&mut self, ended: bool) {
         let reaped = self.sweep.reap();
         let ended = ended || self.sweep.command_ended.is_some();
         if ended && self.steps.command_ended.is_none() {
@@ -239,10 +244,9 @@ impl Supervisor {
             Reaped::Empty => {
                 self.steps.tree_empty.get_or_insert_with(now);
                 self.feed(Event::TreeEmpty);
-                None
             }
-            Reaped::Some => None,
-            Reaped::More => Some(0),
+            Reaped::Some => {}
+            Reaped::More => self.look_again(Span::ZERO),
         }
     }
 
@@ -287,13 +291,13 @@ impl Supervisor {
         self.feed(Event::Lost { cause });
     }
 
-    fn move_bytes(&mut self, ready: &[Wait; WAITS]) -> Option<u64> {
+    fn move_bytes(&mut self, ready: &[Wait; WAITS]) {
         let draining = matches!(self.state, State::Draining { .. });
         let Some(relay) = &mut self.relay else {
             if draining {
                 self.feed(Event::Drained);
             }
-            return None;
+            return;
         };
         let progress = if draining { relay.drain(ready) } else { relay.turn(ready) };
         if progress.over_limit {
@@ -302,7 +306,9 @@ impl Supervisor {
         if progress.drained {
             self.feed(Event::Drained);
         }
-        progress.retry.map(|span| span.0)
+        if let Some(after) = progress.retry {
+            self.look_again(after);
+        }
     }
 
     /// One event for the machine, and what follows from it.
@@ -351,7 +357,7 @@ impl Supervisor {
                 self.blame_tracers();
             }
             Action::Drain => {
-                let _ = self.move_bytes(&[Wait::NOTHING; WAITS]);
+                self.move_bytes(&[Wait::NOTHING; WAITS]);
             }
             Action::GiveUpOutput => {
                 if let Some(relay) = &mut self.relay {
@@ -425,8 +431,9 @@ impl Supervisor {
             let restore_terminal = !clean;
             self.ties.channel.say(Message::Verdict { status, signal, restore_terminal });
         }
-        let usage = process::usage_of_children();
-        let real = if self.run.sink.is_some() { time::now(Clock::Real) } else { 0 };
+        let written = self.run.sink.is_some();
+        let usage = if written { process::usage_of_children() } else { Usage::default() };
+        let real = if written { time::now(Clock::Real) } else { 0 };
         self.steps.returned = Some(now());
         let plan = self.run.plan;
         let (id, args) = (self.run.id, self.run.start.args);
@@ -463,7 +470,8 @@ impl Supervisor {
     }
 }
 
-fn min(a: Option<u64>, b: Option<u64>) -> Option<u64> {
+/// The earlier of the two, where there are two.
+fn min(a: Option<Instant>, b: Option<Instant>) -> Option<Instant> {
     match (a, b) {
         (Some(a), Some(b)) => Some(a.min(b)),
         (some, None) | (None, some) => some,

@@ -17,7 +17,7 @@ use crate::sys::file::Open;
 pub(super) struct Rig {
     pub(super) relay: Relay,
     readers: [Option<OwnedFd>; 2],
-    _outlets: Vec<OwnedFd>,
+    outlets: Vec<OwnedFd>,
     /// What the readers got.
     pub(super) got: [Vec<u8>; 2],
     over: u32,
@@ -53,7 +53,7 @@ impl Rig {
         for reader in readers.iter().flatten() {
             fd::set_nonblocking(reader).unwrap();
         }
-        Self { relay, readers, _outlets: outlets, got: [Vec::new(), Vec::new()], over: 0 }
+        Self { relay, readers, outlets, got: [Vec::new(), Vec::new()], over: 0 }
     }
 
     /// Writes as the command does, all of it or as much as fits.
@@ -316,6 +316,17 @@ fn a_slow_reader_holds_its_command_and_nobody_else() {
     let counts = rig.finish();
     assert!(rig.got[0] == bytes[..written]);
     assert_eq!(counts.passed_bytes, written as u64 + 5);
+}
+
+#[test]
+fn an_outlet_that_others_have_filled_is_waited_for() {
+    let mut rig = Rig::pipes(Some((u64::MAX, None)), None);
+    let other = again(rig.outlets[0].fd());
+    while fd::write(other.fd(), &[0; 4096]).is_ok() {}
+    assert_eq!(rig.write(0, b"later"), Ok(5));
+    assert!(rig.settle(false).held);
+    assert_eq!(rig.finish().passed_bytes, 5);
+    assert!(rig.got[0].ends_with(b"\0later"));
 }
 
 #[test]

@@ -43,7 +43,11 @@ pub fn highest() -> i32 {
 impl OwnedFd {
     /// Takes ownership of a number that the kernel has just returned.
     pub(super) fn new(number: i32) -> Self {
-        HIGHEST.fetch_max(number, Ordering::Relaxed);
+        // Load and store, since this process has one thread; a read-modify-write
+        // would need libc's help on AArch64 (outline atomics).
+        if number > highest() {
+            HIGHEST.store(number, Ordering::Relaxed);
+        }
         Self(number)
     }
 

@@ -253,9 +253,10 @@ pub fn clone_sharing_memory<T: Copy + 'static>(
     body: fn(&'static T) -> !,
 ) -> Result<(i32, Option<OwnedFd>)> {
     const { assert!(size_of::<Cradle<T>>() < STACK_BYTES / 2 && align_of::<T>() <= 16) };
-    if STACK_TAKEN.swap(true, Ordering::Relaxed) {
+    if STACK_TAKEN.load(Ordering::Relaxed) {
         return Err(Errno::EBUSY);
     }
+    STACK_TAKEN.store(true, Ordering::Relaxed);
     let base = STACK.0.get().cast::<u8>();
     // SAFETY: the cradle is smaller than the stack, by the assertion above.
     let top = unsafe { base.add(STACK_BYTES - size_of::<Cradle<T>>()) };

@@ -177,9 +177,10 @@ impl Start {
     /// cut at [`RUN_ID_BYTES`].
     pub fn export_run_id(&mut self, id: &[u8]) {
         const NAME: &[u8] = b"CORRAL_RUN_ID";
-        if RUN_ID_TAKEN.swap(true, Ordering::Relaxed) {
+        if RUN_ID_TAKEN.load(Ordering::Relaxed) {
             return;
         }
+        RUN_ID_TAKEN.store(true, Ordering::Relaxed);
         let text = RUN_ID.0.get().cast::<u8>();
         let id = id.iter().take(RUN_ID_BYTES);
         for (offset, byte) in NAME.iter().chain(b"=").chain(id).enumerate() {
