@@ -179,28 +179,28 @@ fn watch(run: Run) -> u8 {
         Ok(pair) => pair,
         Err(errno) => return run::refuse("make", b"a socket pair", errno, advice),
     };
+    let signals = match signal::signalfd(blocked) {
+        Ok(signals) => signals,
+        Err(errno) => return run::refuse("read", b"signals", errno, advice),
+    };
     let monitor = process::pidfd_open(process::getpid()).ok();
     let guarded = process::getpid() == 1 || process::has_children();
     if !guarded && let Err(errno) = process::set_child_subreaper() {
         let advice = "allow prctl(2) in this sandbox";
         return run::refuse("become", b"a child subreaper", errno, advice);
     }
-    let ties = Ties { channel: theirs, monitor, hand_terminal: handed };
     let (child, pidfd) = match process::fork() {
         Ok(Forked::Child) => {
             drop(ours);
+            let ties = Ties { channel: theirs, monitor, signals, hand_terminal: handed };
             if guarded { guard(run, ties) } else { supervisor::supervise(run, ties) }
         }
         Ok(Forked::Parent(child, pidfd)) => (child, pidfd),
         Err(errno) => return run::refuse("start", b"the supervisor", errno, advice),
     };
-    drop(ties);
+    // The supervisor's end of the channel must be its own alone.
+    drop((theirs, monitor));
     host::close_inherited();
-    let signals = match signal::signalfd(blocked) {
-        Ok(signals) => signals,
-        // The supervisor hears that we are gone and ends the run.
-        Err(errno) => return run::refuse("read", b"signals", errno, advice),
-    };
     let mut monitor = Monitor {
         run,
         channel: ours,
@@ -402,17 +402,10 @@ fn guard(mut run: Run, ties: Ties) -> ! {
         Ok(Forked::Parent(child, _)) => child,
         Err(errno) => process::exit(run::refuse("start", b"the supervisor", errno, advice)),
     };
-    drop(ties);
+    // The supervisor's end of the channel must be its own alone.
+    let Ties { signals, channel, monitor, .. } = ties;
+    drop((channel, monitor));
     host::close_inherited();
-    let Ok(children) = signal::signalfd(SignalSet::EMPTY.with(process::SIGCHLD)) else {
-        // Nobody watches the supervisor then; it does its work all the same.
-        process::exit(run::refuse(
-            "watch",
-            b"the supervisor",
-            crate::sys::errno::Errno::EMFILE,
-            advice,
-        ));
-    };
     loop {
         match process::reap(child) {
             Waited::Reaped(_, Ended::Code(status)) => process::exit(status),
@@ -420,7 +413,7 @@ fn guard(mut run: Run, ties: Ties) -> ! {
             Waited::NoChild => process::exit(verdict::NOT_PROVED),
             Waited::Nothing | Waited::Stopped => {}
         }
-        let _ = event::ppoll(&mut [Wait::readable(children.fd())], None);
-        while signal::receive(&children).is_some() {}
+        let _ = event::ppoll(&mut [Wait::readable(signals.fd())], None);
+        while signal::receive(&signals).is_some() {}
     }
 }

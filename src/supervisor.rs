@@ -33,7 +33,7 @@ use crate::sys::errno::Errno;
 use crate::sys::event::{self, Wait};
 use crate::sys::fd::{self, OwnedFd, STDERR, STDOUT};
 use crate::sys::process::{self, Ended, Usage};
-use crate::sys::signal::{self, Received, SignalSet};
+use crate::sys::signal::{self, Received};
 use crate::sys::time::{self, Clock};
 
 /// How many processes are described when only a person will read it.
@@ -47,6 +47,8 @@ pub struct Ties {
     pub channel: Channel,
     /// The monitor itself, where the kernel gives a pidfd.
     pub monitor: Option<OwnedFd>,
+    /// Reads the blocked signals of whoever asks: here only SIGCHLD counts.
+    pub signals: OwnedFd,
     /// The command's session is to get the terminal on stdin.
     pub hand_terminal: bool,
 }
@@ -57,11 +59,12 @@ struct Supervisor {
     ties: Ties,
     rules: Rules,
     state: State,
+    /// When the loop last woke: one moment for all that is looked at then.
+    now: Instant,
     sweep: Sweep,
     relay: Option<Relay>,
     pidfd: Option<OwnedFd>,
     report: Option<OwnedFd>,
-    children: OwnedFd,
     failure: Option<Failure>,
     cancelled_by: Option<Received>,
     monitor_is_gone: bool,
@@ -70,6 +73,8 @@ struct Supervisor {
     started_at: u64,
     steps: Steps,
     detail: Detail,
+    /// How many the last pass of SIGKILL found.
+    alive: u64,
     escalated: bool,
     signalled: u64,
     tree_at_cause: Seen,
@@ -100,8 +105,6 @@ impl Supervisor {
         process::set_child_subreaper()
             .map_err(not_started("become a child subreaper", "allow prctl(2) in this sandbox"))?;
         let advice = "raise the limit on open files";
-        let children = signal::signalfd(SignalSet::EMPTY.with(process::SIGCHLD))
-            .map_err(not_started("watch the command's processes", advice))?;
         let mut relay = None;
         if run.plan.relays() {
             let [_, out, err] = run.open;
@@ -129,11 +132,11 @@ impl Supervisor {
         Ok(Self {
             rules: run.rules(started),
             state: State::START,
+            now: started,
             sweep: Sweep::new(spawned.pid, run.start.ticks_per_second),
             relay,
             pidfd: spawned.pidfd,
             report: Some(spawned.report),
-            children,
             failure: None,
             cancelled_by: None,
             monitor_is_gone: false,
@@ -141,6 +144,7 @@ impl Supervisor {
             started_at,
             steps,
             detail: Detail::None,
+            alive: 0,
             escalated: false,
             signalled: 0,
             tree_at_cause: Seen::default(),
@@ -160,11 +164,12 @@ impl Supervisor {
             }
             let mut waits = self.waits();
             let deadline = min(self.state.deadline(&self.rules), self.again);
-            let timeout = deadline.map(|deadline| deadline.since(now()).0);
+            let timeout = deadline.map(|deadline| deadline.since(self.now).0);
             if event::ppoll(&mut waits, timeout).is_err() {
                 // Out of kernel memory for a moment: look again in one.
                 let _ = event::ppoll(&mut [], Some(1_000_000));
             }
+            self.now = now();
             self.look(&waits);
         }
     }
@@ -172,7 +177,7 @@ impl Supervisor {
     fn waits(&self) -> [Wait; OWN_WAITS + WAITS] {
         let mut waits = [Wait::NOTHING; OWN_WAITS + WAITS];
         let [command, children, channel, monitor, report, relayed @ ..] = &mut waits;
-        *children = Wait::readable(self.children.fd());
+        *children = Wait::readable(self.ties.signals.fd());
         if let Some(pidfd) = &self.pidfd {
             *command = Wait::readable(pidfd.fd());
         }
@@ -195,12 +200,12 @@ impl Supervisor {
     /// Looks at everything that is ready, in the documented order.
     fn look(&mut self, waits: &[Wait; OWN_WAITS + WAITS]) {
         let [command, children, channel, monitor, report, relayed @ ..] = waits;
-        let again = self.again.take().is_some_and(|again| now() >= again);
+        let again = self.again.take().is_some_and(|again| self.now >= again);
         if report.fired() {
             self.hear_report();
         }
         if children.fired() {
-            while signal::receive(&self.children).is_some() {}
+            while signal::receive(&self.ties.signals).is_some() {}
         }
         if command.fired() {
             // Once: a dead process whose tracer holds it stays readable.
@@ -220,14 +225,14 @@ impl Supervisor {
         if relayed.iter().any(|wait| wait.fired()) || draining || again {
             self.move_bytes(relayed);
         }
-        if self.state.deadline(&self.rules).is_some_and(|deadline| now() >= deadline) {
+        if self.state.deadline(&self.rules).is_some_and(|deadline| self.now >= deadline) {
             self.feed(Event::Tick);
         }
     }
 
     /// Asks for another look after so long, though nothing may be ready then.
     fn look_again(&mut self, after: Span) {
-        self.again = min(self.again, Some(now().plus(after)));
+        self.again = min(self.again, Some(self.now.plus(after)));
     }
 
     /// Reaps what has ended. `ended`: the command is dead, reaped or not.
@@ -236,13 +241,13 @@ impl Supervisor {
         let ended = ended || self.sweep.command_ended.is_some();
         if ended && self.steps.command_ended.is_none() {
             self.hear_report();
-            self.steps.command_ended = Some(now());
+            self.steps.command_ended = Some(self.now);
             self.pidfd = None;
             self.feed(Event::CommandEnded { exec_failed: self.failure.is_some() });
         }
         match reaped {
             Reaped::Empty => {
-                self.steps.tree_empty.get_or_insert_with(now);
+                self.steps.tree_empty.get_or_insert(self.now);
                 self.feed(Event::TreeEmpty);
             }
             Reaped::Some => {}
@@ -259,7 +264,7 @@ impl Supervisor {
         let count = fd::read(pipe.fd(), &mut bytes).unwrap_or(0);
         self.failure = Failure::from_bytes(bytes.get(..count).unwrap_or_default());
         if self.failure.is_none() && self.run.sink.is_some() {
-            self.steps.executed = Some(now());
+            self.steps.executed = Some(self.now);
         }
     }
 
@@ -313,7 +318,7 @@ impl Supervisor {
 
     /// One event for the machine, and what follows from it.
     fn feed(&mut self, event: Event) {
-        let (state, actions) = machine::step(&self.rules, self.state, now(), event);
+        let (state, actions) = machine::step(&self.rules, self.state, self.now, event);
         self.state = state;
         for action in actions.iter() {
             self.enact(action);
@@ -321,10 +326,21 @@ impl Supervisor {
     }
 
     fn enact(&mut self, action: Action) {
+        self.carry_out(action);
+        // A walk over a large tree takes its time.
+        if !matches!(action, Action::MarkOver(Cause::Exited) | Action::Drain) {
+            self.now = now();
+        }
+        if action == Action::Kill {
+            self.feed(Event::Pass { alive: self.alive });
+        }
+    }
+
+    fn carry_out(&mut self, action: Action) {
         let most = if self.run.sink.is_some() { MOST_LISTED } else { FEW };
         match action {
             Action::MarkOver(cause) => {
-                self.steps.cause_seen = Some(now());
+                self.steps.cause_seen = Some(self.now);
                 self.detail = self.detail_of(cause);
                 if !matches!(cause, Cause::Exited | Cause::Exec) {
                     self.tree_at_cause = self.sweep.list(most);
@@ -347,10 +363,9 @@ impl Supervisor {
                 }
             }
             Action::Kill => {
-                let alive = self.sweep.kill_pass();
-                self.escalated |= alive > 0;
                 self.steps.killed.get_or_insert_with(now);
-                self.feed(Event::Pass { alive });
+                self.alive = self.sweep.kill_pass();
+                self.escalated |= self.alive > 0;
             }
             Action::ListSurvivors => {
                 self.survivors = self.sweep.list_survivors(MOST_LISTED);

@@ -42,7 +42,7 @@ fn plug(number: i32) -> Result<()> {
 pub fn close_inherited() {
     let highest = fd::highest();
     for number in 3..=highest {
-        if fd::survives_exec(Fd::inherited(number)) {
+        if !fd::was_made(number) && fd::survives_exec(Fd::inherited(number)) {
             fd::close_number(number);
         }
     }

@@ -9,7 +9,7 @@
 //! send(2). May use: `errno`.
 
 use core::marker::PhantomData;
-use core::sync::atomic::{AtomicI32, Ordering};
+use core::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 
 use linux_raw_sys::{general as raw, ioctl, net};
 use sc::syscall;
@@ -33,11 +33,20 @@ pub const STDERR: Fd<'static> = Fd(2, PhantomData);
 
 /// The highest number that this process was ever given.
 static HIGHEST: AtomicI32 = AtomicI32::new(2);
+/// Which of the first 64 numbers it was ever given: those were not inherited.
+static MADE: AtomicU64 = AtomicU64::new(0);
 
 /// The highest descriptor that this process has made for itself.
 #[must_use]
 pub fn highest() -> i32 {
     HIGHEST.load(Ordering::Relaxed)
+}
+
+/// Whether this process has made a descriptor with this number, as far as that
+/// is remembered.
+#[must_use]
+pub fn was_made(number: i32) -> bool {
+    matches!(number, 0..64) && MADE.load(Ordering::Relaxed) >> number & 1 == 1
 }
 
 impl OwnedFd {
@@ -47,6 +56,9 @@ impl OwnedFd {
         // would need libc's help on AArch64 (outline atomics).
         if number > highest() {
             HIGHEST.store(number, Ordering::Relaxed);
+        }
+        if matches!(number, 0..64) {
+            MADE.store(MADE.load(Ordering::Relaxed) | 1 << number, Ordering::Relaxed);
         }
         Self(number)
     }
