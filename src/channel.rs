@@ -28,6 +28,8 @@ pub enum Message {
     GuardLost,
     /// To the monitor: the tree is stopped.
     Stopped,
+    /// To the monitor: this child of yours is the guard after all.
+    Guarded,
     /// To the monitor: how to end.
     Verdict {
         /// With this status, unless something about the record changes it.
@@ -49,6 +51,7 @@ impl Message {
             Self::Continue => (4, [0; 4]),
             Self::GuardLost => (5, [0; 4]),
             Self::Stopped => (6, [0; 4]),
+            Self::Guarded => (8, [0; 4]),
             Self::Verdict { status, signal, restore_terminal } => {
                 (7, [i32::from(status), signal, i32::from(restore_terminal), 0])
             }
@@ -77,6 +80,7 @@ impl Message {
             4 => Self::Continue,
             5 => Self::GuardLost,
             6 => Self::Stopped,
+            8 => Self::Guarded,
             7 => Self::Verdict {
                 status: u8::try_from(word(1)?).ok()?,
                 signal: word(2)?,
@@ -146,7 +150,8 @@ mod tests {
 
     const SIGNAL: Received = Received { signal: 15, code: -1, pid: 4711, uid: u32::MAX };
 
-    const ALL: [Message; 7] = [
+    const ALL: [Message; 8] = [
+        Message::Guarded,
         Message::Cancel(SIGNAL),
         Message::Forward(SIGNAL),
         Message::Stop,

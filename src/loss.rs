@@ -26,10 +26,10 @@ use crate::sys::time::{self, Clock};
 pub fn end_orphans(run: &mut Run) -> u8 {
     const CAUSE: Cause = Cause::SupervisorLost;
     let began = now();
-    let began_at = time::now(Clock::Real);
     let rules = run.rules(began);
     let mut sweep = Sweep::new(0, run.start.ticks_per_second);
-    let mut steps = Steps { cause_seen: Some(began), ..Steps::default() };
+    let mut steps = Steps { started: Some(run.began), cause_seen: Some(began), ..Steps::default() };
+    sweep.hurry();
     let (mut tree, mut survivors) = (Seen::default(), Seen::default());
     let mut escalated = false;
     // Without it the loop looks at the tree at each of its own deadlines.
@@ -92,7 +92,7 @@ pub fn end_orphans(run: &mut Run) -> u8 {
         command_status: None,
         escalated,
         proved,
-        started_at: began_at,
+        started_at: run.began_at,
         ended_at: time::now(Clock::Real),
         steps,
         output: Output::default(),

@@ -11,9 +11,13 @@
 //! the run. Then a childless process stands between, the guard, which does the
 //! same for the supervisor and has nothing else below it.
 //!
-//! Every catchable signal but those of a fault of our own is blocked and read
-//! from a signalfd; a signal that was ignored when we started is read as well,
-//! for blocking comes before ignoring, and is passed over (signalfd(2)).
+//! Every signal is blocked and read from a signalfd; a signal that was ignored
+//! when we started is read as well, for blocking comes before ignoring, and is
+//! passed over (signalfd(2)). A fault of our own is not held up by that
+//! (signal(7): the kernel forces it).
+//!
+//! A supervisor that somebody stops could keep no deadline, so its stop, which
+//! SIGCHLD tells, is answered with SIGCONT.
 //!
 //! May use: everything.
 
@@ -35,20 +39,10 @@ use crate::sys::process::{self, Ended, Forked, Waited};
 use crate::sys::signal::{self, Received, SignalSet};
 use crate::sys::start::Start;
 use crate::sys::terminal::{self, Modes};
+use crate::sys::time::{self, Clock};
 
 /// What the guard calls itself in /proc/PID/comm.
 const GUARD_NAME: &core::ffi::CStr = c"crl-guard";
-
-/// Signals of a fault of our own, which cannot be waited for.
-const FAULTS: [i32; 7] = [
-    process::SIGILL,
-    process::SIGTRAP,
-    process::SIGABRT,
-    process::SIGBUS,
-    process::SIGFPE,
-    process::SIGSEGV,
-    process::SIGSYS,
-];
 
 /// Runs corral from the first instruction to the last.
 pub fn enter(start: Start) -> ! {
@@ -107,8 +101,18 @@ fn main(mut start: Start) -> u8 {
         None => hexadecimal(start.random),
     };
     start.export_run_id(id.as_bytes());
-    let run =
-        Run { plan, start, id, uid: process::getuid(), parent_pid: process::getppid(), open, sink };
+    let written = sink.is_some();
+    let run = Run {
+        plan,
+        start,
+        id,
+        uid: if written { process::getuid() } else { 0 },
+        parent_pid: if written { process::getppid() } else { 0 },
+        open,
+        began: now(),
+        began_at: if written { time::now(Clock::Real) } else { 0 },
+        sink,
+    };
     watch(run)
 }
 
@@ -154,32 +158,33 @@ struct Monitor {
     /// The terminal was given to the command's session.
     handed: bool,
     verdict: Option<(u8, i32, bool)>,
+    /// Ctrl-Z came, and nothing since has taken it back.
+    stopping: bool,
     /// When the record is given up that the supervisor is writing.
     patience: Option<Instant>,
 }
 
 /// Blocks what is to be read from the signalfd.
-fn block_signals() -> SignalSet {
-    let set = FAULTS.iter().fold(SignalSet::ALL, |set, &signal| set.without(signal));
-    signal::block_exactly(set);
+fn block_signals() {
+    signal::block_exactly(SignalSet::ALL);
     // An ignored SIGCHLD would lose the command's status; the other two the
     // command is to have at their defaults.
     for signal in [process::SIGCHLD, process::SIGPIPE, process::SIGXFSZ] {
         signal::set_default(signal);
     }
-    set
 }
 
 fn watch(run: Run) -> u8 {
     let advice = "raise the limits on open files and processes";
-    let blocked = block_signals();
+    block_signals();
+    process::set_not_dumpable();
     let modes = if run.open.first() == Some(&true) { terminal::modes(STDIN).ok() } else { None };
     let handed = modes.is_some() && hand_over_terminal();
     let (ours, theirs) = match Channel::pair() {
         Ok(pair) => pair,
         Err(errno) => return run::refuse("make", b"a socket pair", errno, advice),
     };
-    let signals = match signal::signalfd(blocked) {
+    let signals = match signal::signalfd(SignalSet::ALL) {
         Ok(signals) => signals,
         Err(errno) => return run::refuse("read", b"signals", errno, advice),
     };
@@ -193,7 +198,16 @@ fn watch(run: Run) -> u8 {
         Ok(Forked::Child) => {
             drop(ours);
             let ties = Ties { channel: theirs, monitor, signals, hand_terminal: handed };
-            if guarded { guard(run, ties) } else { supervisor::supervise(run, ties) }
+            if guarded {
+                guard(run, ties)
+            } else if process::getppid() == 0 && process::getpid() != 1 {
+                // Our children live in a PID namespace that has an init of its
+                // own: what is orphaned there does not come up to the monitor.
+                ties.channel.say(Message::Guarded);
+                guard(run, ties)
+            } else {
+                supervisor::supervise(run, ties)
+            }
         }
         Ok(Forked::Parent(child, pidfd)) => (child, pidfd),
         Err(errno) => return run::refuse("start", b"the supervisor", errno, advice),
@@ -210,6 +224,7 @@ fn watch(run: Run) -> u8 {
         modes,
         handed,
         verdict: None,
+        stopping: false,
         patience: None,
     };
     // As in the supervisor: nothing is dropped, the kernel closes it all.
@@ -222,16 +237,18 @@ fn hand_over_terminal() -> bool {
     if process::session() != process::getpid() || terminal::foreground_group(STDIN).is_err() {
         return false;
     }
-    let hung_up = SignalSet::EMPTY.with(process::SIGHUP).with(process::SIGCONT);
-    let Ok(signals) = signal::signalfd(hung_up) else {
-        return false;
-    };
-    if terminal::disown(STDIN).is_err() {
-        return false;
+    // Giving it up hangs up the foreground group, in which others may be: first
+    // that becomes a group of a process that is gone by then.
+    match process::fork() {
+        Ok(Forked::Child) => {
+            let led = process::lead_group();
+            let _ = led.and_then(|()| terminal::set_foreground_group(STDIN, process::getpid()));
+            process::exit(0)
+        }
+        Ok(Forked::Parent(child, _)) => process::wait_for(child),
+        Err(_) => return false,
     }
-    // Our own doing hangs up the foreground group, which we are in.
-    while signal::receive(&signals).is_some() {}
-    true
+    terminal::disown(STDIN).is_ok()
 }
 
 impl Monitor {
@@ -287,6 +304,7 @@ impl Monitor {
                 Heard::Nothing => return true,
                 Heard::Closed => return false,
                 Heard::Message(Message::Stopped) => self.stop(),
+                Heard::Message(Message::Guarded) => self.guarded = true,
                 Heard::Message(Message::Verdict { status, signal, restore_terminal }) => {
                     self.verdict = Some((status, signal, restore_terminal));
                     let longest = WRITING.0.saturating_mul(2);
@@ -338,14 +356,24 @@ impl Monitor {
         }
     }
 
-    fn heed(&self, received: Received) {
+    fn heed(&mut self, received: Received) {
         match received.signal {
-            process::SIGCHLD | process::SIGPIPE | process::SIGXFSZ => {}
-            // From writing or setting the terminal in the background.
-            process::SIGTTIN | process::SIGTTOU => {}
-            process::SIGCONT => self.channel.say(Message::Continue),
+            process::SIGCHLD => {
+                let _ = signal::kill(self.child, process::SIGCONT);
+            }
+            // From writing or setting the terminal in the background, or to a
+            // reader that is gone.
+            process::SIGTTIN | process::SIGTTOU | process::SIGPIPE | process::SIGXFSZ => {}
+            process::SIGCONT => {
+                self.stopping = false;
+                self.channel.say(Message::Continue);
+            }
             signal if signal::is_ignored(signal) => {}
-            process::SIGTSTP => self.channel.say(Message::Stop),
+            process::SIGTSTP if self.stopping => {}
+            process::SIGTSTP => {
+                self.stopping = true;
+                self.channel.say(Message::Stop);
+            }
             process::SIGTERM | process::SIGINT | process::SIGHUP | process::SIGQUIT => {
                 self.channel.say(Message::Cancel(received));
             }
@@ -356,11 +384,15 @@ impl Monitor {
     /// The tree is stopped: stops too, as an ordinary process would, so that the
     /// kernel's rule for orphaned groups holds. Goes on with SIGCONT, or at once
     /// where the kernel drops the signal.
-    fn stop(&self) {
-        let _ = signal::kill(process::getpid(), process::SIGTSTP);
-        let blocked = FAULTS.iter().fold(SignalSet::ALL, |set, &signal| set.without(signal));
-        signal::block_exactly(blocked.without(process::SIGTSTP));
-        signal::block_exactly(blocked);
+    fn stop(&mut self) {
+        // A SIGCONT may be waiting that takes it back.
+        self.hear_signals();
+        if self.stopping {
+            let _ = signal::kill(process::getpid(), process::SIGTSTP);
+            signal::block_exactly(SignalSet::ALL.without(process::SIGTSTP));
+            signal::block_exactly(SignalSet::ALL);
+            self.stopping = false;
+        }
         self.channel.say(Message::Continue);
     }
 
@@ -371,7 +403,6 @@ impl Monitor {
             self.restore_terminal();
         }
         if signal != 0 && status == verdict::signalled(signal) && process::getpid() != 1 {
-            process::set_not_dumpable();
             signal::set_default(signal);
             let _ = signal::kill(process::getpid(), signal);
             signal::block_exactly(SignalSet::ALL.without(signal));
@@ -415,5 +446,7 @@ fn guard(mut run: Run, ties: Ties) -> ! {
         }
         let _ = event::ppoll(&mut [Wait::readable(signals.fd())], None);
         while signal::receive(&signals).is_some() {}
+        // It may have been stopped, see the head.
+        let _ = signal::kill(child, process::SIGCONT);
     }
 }

@@ -42,6 +42,10 @@ pub struct Run {
     pub open: [bool; 3],
     /// Where the record goes.
     pub sink: Option<Sink>,
+    /// When corral began, on the monotonic clock.
+    pub began: Instant,
+    /// And on the wall clock; only the record asks.
+    pub began_at: u64,
 }
 
 impl Words for Args {
@@ -77,9 +81,7 @@ impl Run {
     /// Tells the person and the program how it ended. Returns the exit status,
     /// which the record's own fate may change.
     pub fn tell(&mut self, record: &Record<'_>) -> u8 {
-        if !self.plan.quiet || !record.proved {
-            say(|out| message::run_line(record, signals::name, out));
-        }
+        say(|out| message::run_line(record, signals::name, out));
         let Some(sink) = self.sink.take() else {
             return record.exit_status;
         };

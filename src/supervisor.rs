@@ -38,6 +38,8 @@ use crate::sys::time::{self, Clock};
 
 /// How many processes are described when only a person will read it.
 const FEW: usize = 4;
+/// How long the loop rests where it cannot wait, in nanoseconds.
+const BLIND: u64 = 5_000_000;
 /// What the loop waits for besides the relay.
 const OWN_WAITS: usize = 5;
 
@@ -70,7 +72,6 @@ struct Supervisor {
     monitor_is_gone: bool,
     /// When to look although nothing may be ready.
     again: Option<Instant>,
-    started_at: u64,
     steps: Steps,
     detail: Detail,
     /// How many the last pass of SIGKILL found.
@@ -113,7 +114,6 @@ impl Supervisor {
                 .map_err(not_started("make the pipes for the command's output", advice))?;
             relay = Some(made);
         }
-        let started_at = if run.sink.is_some() { time::now(Clock::Real) } else { 0 };
         let args = run.start.args.from(run.plan.command);
         let mut newborn = Newborn::new(args, run.start.environment, process::getpid());
         newborn.ends = relay.as_ref().map_or([None; 2], Relay::ends);
@@ -121,9 +121,13 @@ impl Supervisor {
         newborn.close_fds = run.plan.close_fds;
         newborn.take_terminal = ties.hand_terminal;
         let started = now();
-        let spawned = newborn
-            .spawn()
-            .map_err(not_started("start the command", "raise the limit on processes or memory"))?;
+        let spawned = newborn.spawn().map_err(|errno| {
+            let advice = match errno {
+                Errno::EMFILE | Errno::ENFILE => advice,
+                _ => "raise the limit on processes or memory",
+            };
+            run::refuse("start", b"the command", errno, advice)
+        })?;
         if let Some(relay) = &mut relay {
             relay.close_ends();
         }
@@ -141,7 +145,6 @@ impl Supervisor {
             cancelled_by: None,
             monitor_is_gone: false,
             again: None,
-            started_at,
             steps,
             detail: Detail::None,
             alive: 0,
@@ -165,11 +168,16 @@ impl Supervisor {
             let mut waits = self.waits();
             let deadline = min(self.state.deadline(&self.rules), self.again);
             let timeout = deadline.map(|deadline| deadline.since(self.now).0);
-            if event::ppoll(&mut waits, timeout).is_err() {
-                // Out of kernel memory for a moment: look again in one.
-                let _ = event::ppoll(&mut [], Some(1_000_000));
-            }
+            let answer = event::ppoll(&mut waits, timeout);
             self.now = now();
+            if answer.is_err() {
+                // Out of kernel memory, or a limit on open files that somebody
+                // set below what we wait for: look at everything now and then.
+                let _ = event::ppoll(&mut [], Some(BLIND));
+                waits = [Wait::NOTHING; OWN_WAITS + WAITS];
+                self.again = Some(self.now);
+                self.hear_monitor();
+            }
             self.look(&waits);
         }
     }
@@ -286,7 +294,7 @@ impl Supervisor {
                 }
                 Heard::Message(Message::Continue) => self.sweep.continue_tree(),
                 Heard::Message(Message::GuardLost) => self.lose(Cause::SupervisorLost),
-                Heard::Message(Message::Stopped | Message::Verdict { .. }) => {}
+                Heard::Message(Message::Stopped | Message::Guarded | Message::Verdict { .. }) => {}
             }
         }
     }
@@ -304,7 +312,12 @@ impl Supervisor {
             }
             return;
         };
+        let before = relay.counts().passed_bytes;
         let progress = if draining { relay.drain(ready) } else { relay.turn(ready) };
+        let moved = relay.counts().passed_bytes > before;
+        if draining && moved {
+            self.feed(Event::Moved);
+        }
         if progress.over_limit {
             self.feed(Event::OutputLimit);
         }
@@ -337,6 +350,9 @@ impl Supervisor {
     }
 
     fn carry_out(&mut self, action: Action) {
+        if !matches!(action, Action::MarkOver(Cause::Exited | Cause::Exec) | Action::Drain) {
+            self.sweep.hurry();
+        }
         let most = if self.run.sink.is_some() { MOST_LISTED } else { FEW };
         match action {
             Action::MarkOver(cause) => {
@@ -464,7 +480,7 @@ impl Supervisor {
             command_status: command,
             escalated: self.escalated,
             proved,
-            started_at: self.started_at,
+            started_at: self.run.began_at,
             ended_at: real,
             steps: self.steps,
             output: self.relay.as_ref().map(Relay::counts).unwrap_or_default(),

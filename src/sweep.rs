@@ -15,6 +15,7 @@
 use crate::os::procfs::Stat;
 use crate::os::tree::{Found, Nested, Tree};
 use crate::report::record::{Detached, Listing, Process, Text};
+use crate::sys::errno::Result;
 use crate::sys::event;
 use crate::sys::memory::List;
 use crate::sys::process::{self, Ended, Waited};
@@ -22,6 +23,10 @@ use crate::sys::time::{self, Clock};
 
 /// Longest time that one pass spends on stopping the tree, in nanoseconds.
 const STOPPING: u64 = 400_000_000;
+/// Longest time that is spent on finding whom to signal first.
+const WALKING: u64 = 100_000_000;
+/// In a tree larger than this nobody's command line is read.
+const CALM: u64 = 200;
 /// How often those that do not read as stopped are looked at again, 1 ms apart.
 const PATIENCE: u32 = 15;
 /// Most walks before the first signals; a tree that still grows then is signalled
@@ -69,13 +74,22 @@ pub struct Sweep {
     pub reaped: u64,
     ticks_per_second: u64,
     passes: u32,
+    hurried: bool,
 }
 
 impl Sweep {
     /// Of this process, whose command is `command` (0: unknown).
     #[must_use]
     pub const fn new(command: i32, ticks_per_second: u64) -> Self {
-        Self { tree: None, command, command_ended: None, reaped: 0, ticks_per_second, passes: 0 }
+        Self {
+            tree: None,
+            command,
+            command_ended: None,
+            reaped: 0,
+            ticks_per_second,
+            passes: 0,
+            hurried: false,
+        }
     }
 
     fn tree(&mut self) -> &mut Tree {
@@ -104,6 +118,15 @@ impl Sweep {
         Reaped::More
     }
 
+    /// From now on before all ordinary processes, if this one may (SCHED_FIFO): a
+    /// storm that has all the CPUs would keep it from its deadlines.
+    pub fn hurry(&mut self) {
+        if !self.hurried {
+            self.hurried = true;
+            let _ = process::set_realtime();
+        }
+    }
+
     /// Sends a signal to the command alone, while it is there. Whether it was.
     pub fn signal_command(&self, signal: i32) -> bool {
         self.command_ended.is_none() && crate::sys::signal::kill(self.command, signal).is_ok()
@@ -113,10 +136,12 @@ impl Sweep {
     /// tree, once to each: the tree is walked until a walk finds nobody new.
     /// Returns how many it reached.
     pub fn signal_tree(&mut self, signal: i32, wake: bool) -> u64 {
+        let began = time::now(Clock::Monotonic);
         let tree = self.tree();
         for _ in 0..MOST_WALKS {
             match tree.walk(Nested::Leave) {
                 Ok(Found { fresh: 0, .. }) | Err(_) => break,
+                Ok(_) if time::now(Clock::Monotonic).saturating_sub(began) > WALKING => break,
                 Ok(_) => {}
             }
         }
@@ -131,28 +156,29 @@ impl Sweep {
     pub fn kill_pass(&mut self) -> u64 {
         self.passes += 1;
         let stop_first = self.passes > 1;
-        if self.passes == 2 {
-            // Against a storm that has all the CPUs; refused to most users.
-            let _ = process::set_realtime();
-        }
         let tree = self.tree();
         tree.forget_sent(process::SIGKILL);
-        let found =
-            if stop_first { stop(tree) } else { tree.walk(Nested::Enter).unwrap_or_default() };
+        let found = if stop_first { stop(tree) } else { tree.walk(Nested::Enter) };
+        let Ok(found) = found else {
+            // No memory for the tree: our own children, level by level as their
+            // parents die.
+            return tree.signal_own_children(process::SIGKILL);
+        };
         tree.signal_found(process::SIGKILL, Nested::Enter);
         found.alive
     }
 
     /// Stops every process of the tree that is not stopped already (Ctrl-Z).
     pub fn stop_tree(&mut self) {
-        stop(self.tree());
+        let tree = self.tree();
+        if stop(tree).is_ok() {
+            tree.hold_found();
+        }
     }
 
     /// Lets those go on that [`Sweep::stop_tree`] stopped, and nobody else.
     pub fn continue_tree(&mut self) {
-        let tree = self.tree();
-        tree.signal_those_sent(process::SIGCONT, process::SIGSTOP);
-        tree.forget_sent(process::SIGSTOP);
+        self.tree().release_held();
     }
 
     /// Describes what is alive, `most` of it in full.
@@ -172,8 +198,9 @@ impl Sweep {
         let now = time::now(Clock::Boot);
         let tree = self.tree();
         let mut seen = Seen { first: List::new(), total: found.alive };
+        let calm = found.alive <= CALM;
         for member in tree.found().take(most) {
-            let process = describe(tree, &member.stat, command, ticks, now);
+            let process = describe(tree, &member.stat, command, ticks, now, calm);
             if seen.first.push(process).is_err() {
                 break;
             }
@@ -189,36 +216,39 @@ impl Sweep {
 }
 
 /// Stops the tree until a walk finds nobody new and all that were found stopped.
-fn stop(tree: &mut Tree) -> Found {
+fn stop(tree: &mut Tree) -> Result<Found> {
     let began = time::now(Clock::Monotonic);
     let mut patience = PATIENCE;
     tree.forget_sent(process::SIGSTOP);
     loop {
-        let Ok(found) = tree.walk(Nested::Enter) else {
-            return Found::default();
-        };
+        let found = tree.walk(Nested::Enter)?;
         let sent = tree.stop_found();
         if sent == 0 && found.fresh == 0 {
             if found.running == 0 || patience == 0 {
-                return found;
+                return Ok(found);
             }
             patience -= 1;
             // They need a CPU to stop on, which may be ours.
             let _ = event::ppoll(&mut [], Some(1_000_000));
         }
         if time::now(Clock::Monotonic).saturating_sub(began) > STOPPING {
-            return found;
+            return Ok(found);
         }
     }
 }
 
-fn describe(tree: &Tree, stat: &Stat, command: i32, ticks: u64, now: u64) -> Process {
+fn describe(tree: &Tree, stat: &Stat, command: i32, ticks: u64, now: u64, calm: bool) -> Process {
     let (mut argv0, mut wchan) = ([0; 64], [0; 32]);
     let proc = tree.proc();
     let to_ms = |count: u64| count.saturating_mul(1000) / ticks.max(1);
-    let detached = if stat.sid != command {
+    // Reading a command line waits for the lock on the process's memory, which
+    // one that forks, or is stuck in the kernel, may keep for long: only who
+    // sleeps alone is asked, and nobody in a storm.
+    let asked = calm && stat.threads == 1 && matches!(stat.state, b'S' | b'T' | b't');
+    let known = stat.sid != 0;
+    let detached = if known && stat.sid != command {
         Detached::Session
-    } else if stat.pgid != command {
+    } else if known && stat.pgid != command {
         Detached::Group
     } else {
         Detached::No
@@ -226,11 +256,13 @@ fn describe(tree: &Tree, stat: &Stat, command: i32, ticks: u64, now: u64) -> Pro
     Process {
         pid: stat.pid,
         name: Text::new(stat.name()),
-        argv0: Text::new(proc.map_or(&[], |proc| proc.argv0(stat.pid, &mut argv0))),
+        argv0: Text::new(
+            proc.filter(|_| asked).map_or(&[], |proc| proc.argv0(stat.pid, &mut argv0)),
+        ),
         uid: proc.and_then(|proc| proc.uid_and_tracer(stat.pid)).map(|(uid, _)| uid),
         state: stat.state,
         wchan: Text::new(proc.map_or(&[], |proc| proc.wchan(stat.pid, &mut wchan))),
-        age_ms: (now / 1_000_000).saturating_sub(to_ms(stat.start)),
+        age_ms: if known { (now / 1_000_000).saturating_sub(to_ms(stat.start)) } else { 0 },
         cpu_ms: to_ms(stat.cpu_ticks),
         ppid: stat.ppid,
         pgid: stat.pgid,

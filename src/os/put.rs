@@ -109,15 +109,6 @@ impl<'a> Outlet<'a> {
         }
         Ok(())
     }
-
-    /// Calls `each` with every descriptor that this needs to stay open.
-    pub fn descriptors(&self, each: &mut dyn FnMut(i32)) {
-        each(self.way.fd().number());
-        if let Way::Pipe(_, from, to) = &self.way {
-            each(from.fd().number());
-            each(to.fd().number());
-        }
-    }
 }
 
 impl<'a> Way<'a> {

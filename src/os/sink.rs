@@ -116,10 +116,12 @@ pub fn prepare_descriptor(number: i32) -> Result<Sink> {
     if !fd::is_writable(fd)? {
         return Err(Errno::EBADF);
     }
-    if number > 2 {
-        fd::set_cloexec(fd, true)?;
+    if number <= 2 {
+        return Ok(Sink(Way::Direct(Outlet::new(fd))));
     }
-    Ok(Sink(Way::Direct(Outlet::new(fd))))
+    fd::set_cloexec(fd, true)?;
+    // A number of our own, which no clean-up of inherited ones can close.
+    Ok(Sink(Way::Direct(Outlet::own(fd::duplicate(fd)?))))
 }
 
 /// What a user can do about a failure of this file's functions; empty where
@@ -143,21 +145,6 @@ pub const fn advice(errno: Errno) -> &'static str {
 }
 
 impl Sink {
-    /// Calls `each` with every descriptor that [`Sink::fill`] needs, so that a
-    /// clean-up leaves them open.
-    pub fn descriptors(&self, each: &mut dyn FnMut(i32)) {
-        match &self.0 {
-            Way::Replace { dir, old, .. } => {
-                each(dir.fd().number());
-                if let Some(old) = old {
-                    each(old.file.fd().number());
-                }
-            }
-            Way::InPlace(file) => each(file.fd().number()),
-            Way::Direct(outlet) => outlet.descriptors(each),
-        }
-    }
-
     /// Writes the text. A sink that is dropped instead leaves everything as it
     /// was. The deadline is for what has a reader; see the head of the file.
     ///

@@ -127,6 +127,8 @@ impl Newborn {
     /// EMFILE, EAGAIN, ENOMEM.
     pub fn spawn(mut self) -> Result<Spawned> {
         let (report, write_end) = fd::pipe()?;
+        // Whoever gets hold of the write end must not hold us.
+        fd::set_nonblocking(&report)?;
         self.report = write_end.fd().number();
         let (pid, pidfd) = process::clone_sharing_memory(self, live)?;
         Ok(Spawned { pid, pidfd, report })
@@ -139,7 +141,7 @@ fn live(newborn: &'static Newborn) -> ! {
     // by the monitor, as everything else below it is.
     let _ = process::set_parent_death_signal(process::SIGKILL);
     if process::getppid() != newborn.parent {
-        process::exit(0);
+        process::exit(127);
     }
     process::setsid();
     if newborn.take_terminal {

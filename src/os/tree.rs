@@ -12,8 +12,9 @@
 //!   proves nothing: only ECHILD does, and that is asked elsewhere.
 //! - A child of ours is signalled by its number, which nobody else can get while
 //!   it is unreaped. Anybody else is signalled through a pidfd, after a second
-//!   look with the pidfd open: same start time, and a parent in the tree. A
-//!   number that was reused in between never gets a signal.
+//!   look with the pidfd open: same start time, and a parent that is ours or in
+//!   the tree, itself looked at again. A number that was reused in between never
+//!   gets a signal, nor do the children of whoever reused it.
 //! - Below another corral only its monitor is to be signalled: its supervisor
 //!   is known by name and by running the program that we run.
 //!
@@ -35,6 +36,9 @@ const FEW_PIDS: i32 = 32_768;
 /// PID_MAX_LIMIT on 64-bit machines: no pid is above it (proc_sys_kernel(5)).
 const ALL_PIDS: i32 = 4_194_304;
 
+/// Every how many walks without a list all numbers are tried.
+const RARELY: u32 = 4;
+
 /// One process of the tree.
 #[derive(Clone, Copy, Debug)]
 pub struct Member {
@@ -47,6 +51,9 @@ pub struct Member {
     sent: u64,
     /// It is reaped, or not what it was.
     gone: bool,
+    /// It is stopped by [`Tree::hold_found`] and to go on by
+    /// [`Tree::release_held`].
+    held: bool,
 }
 
 /// What a walk found.
@@ -84,6 +91,8 @@ pub struct Tree {
     order: List<u32>,
     scratch: List<i32>,
     walk: u32,
+    /// Whether this walk's list of our own children named anybody.
+    listed: bool,
     /// Whether walks find the dead that nobody has reaped, too.
     with_dead: bool,
 }
@@ -107,6 +116,7 @@ impl Tree {
             order: List::new(),
             scratch: List::new(),
             walk: 0,
+            listed: false,
             with_dead: false,
         }
     }
@@ -139,12 +149,9 @@ impl Tree {
         self.walk = self.walk.wrapping_add(1);
         let mut found = Found::default();
         let root = self.root;
+        self.listed = false;
         if self.proc.is_none() {
-            self.probe(FEW_PIDS, &mut found)?;
-            if found.alive == 0 && process::has_children() {
-                self.probe(ALL_PIDS, &mut found)?;
-            }
-            return Ok(found);
+            return self.probe_for_more(&mut found).map(|()| found);
         }
         if !self.lists {
             return self.scan(nested, &mut found).map(|()| found);
@@ -157,9 +164,8 @@ impl Tree {
                 self.children_of(member.stat.pid, member.stat.threads, &mut found)?;
             }
         }
-        if found.alive == 0 && process::has_children() {
-            // Children that the list does not show, or that /proc hides.
-            self.probe(FEW_PIDS, &mut found)?;
+        if found.alive == 0 && !self.listed && process::has_children() {
+            self.probe_for_more(&mut found)?;
         }
         Ok(found)
     }
@@ -182,13 +188,22 @@ impl Tree {
             });
         }
         let mut done = full;
+        // Between two looks the parent may have ended and its number be another's
+        // by now, whose children these would be.
+        if parent != self.root && !scratch.is_empty() && !self.is_still(parent) {
+            scratch.clear();
+        }
         for &pid in scratch.iter() {
             if done.is_err() {
                 break;
             }
             let stat = self.proc.as_ref().and_then(|proc| proc.stat(pid));
             done = match stat {
-                Some(stat) => self.see(stat, found),
+                Some(stat) if stat.ppid == parent || stat.ppid == self.root => {
+                    self.see(stat, found)
+                }
+                // It has moved on, or is not what it was: the next walk tells.
+                Some(_) => Ok(()),
                 // Hidden from us, but in our own list: a child all the same.
                 None if parent == self.root && process::probe(pid) == Probe::Alive => {
                     self.see(unknown(pid, self.root), found)
@@ -196,8 +211,30 @@ impl Tree {
                 None => Ok(()),
             };
         }
+        self.listed |= parent == self.root && !scratch.is_empty();
         self.scratch = scratch;
         done
+    }
+
+    /// Whether a member of the tree is still the process that it was.
+    fn is_still(&self, pid: i32) -> bool {
+        let known = self.position(pid).and_then(|index| self.members.get(index));
+        let now = || self.proc.as_ref().and_then(|proc| proc.stat(pid));
+        known.is_some_and(|known| {
+            !known.gone && now().is_some_and(|now| now.start == known.stat.start)
+        })
+    }
+
+    /// Children that no list names: hidden ones, or without /proc all. Every few
+    /// walks among all numbers there are, else among the usual ones.
+    fn probe_for_more(&mut self, found: &mut Found) -> Result<()> {
+        let before = found.alive;
+        self.probe(FEW_PIDS, found)?;
+        let thorough = self.walk.is_multiple_of(RARELY);
+        if thorough || (found.alive == before && process::has_children()) {
+            self.probe(ALL_PIDS, found)?;
+        }
+        Ok(())
     }
 
     /// Without /proc: our own children, by their numbers.
@@ -240,7 +277,7 @@ impl Tree {
             }
         }
         if found.alive == 0 && process::has_children() {
-            self.probe(FEW_PIDS, found)?;
+            self.probe_for_more(found)?;
         }
         Ok(())
     }
@@ -251,7 +288,7 @@ impl Tree {
             return Ok(());
         }
         let walk = self.walk;
-        let fresh = Member { stat, walk, sent: 0, gone: false };
+        let fresh = Member { stat, walk, sent: 0, gone: false, held: false };
         let index = if let Some(index) = self.position(stat.pid) {
             let Some(member) = self.members.get_mut(index) else {
                 return Ok(());
@@ -372,14 +409,43 @@ impl Tree {
         }
     }
 
-    /// Sends `signal` to those that were sent `before` and are still there.
-    pub fn signal_those_sent(&mut self, signal: i32, before: i32) {
-        for index in 0..self.members.len() {
-            let sent = self.members.get(index).filter(|member| member.sent & bit(before) != 0);
-            if let Some(member) = sent.copied() {
-                let _ = self.reach(&member, signal);
+    /// Marks those of the last walk that were sent SIGSTOP as held.
+    pub fn hold_found(&mut self) {
+        for position in 0..self.order.len() {
+            let index = self.order.get(position).map(|&index| index as usize);
+            if let Some(member) = index.and_then(|index| self.members.get_mut(index)) {
+                member.held |= member.sent & bit(process::SIGSTOP) != 0;
             }
         }
+    }
+
+    /// Lets those go on that are held, and nobody else.
+    pub fn release_held(&mut self) {
+        for index in 0..self.members.len() {
+            let Some(member) = self.members.get_mut(index).filter(|member| member.held) else {
+                continue;
+            };
+            member.held = false;
+            let member = *member;
+            let _ = self.reach(&member, process::SIGCONT);
+        }
+    }
+
+    /// Sends `signal` to our own children alone, without needing memory. Returns
+    /// how many it reached.
+    pub fn signal_own_children(&self, signal: i32) -> u64 {
+        let mut reached = 0;
+        let mut send = |pid| reached += u64::from(signal::kill(pid, signal).is_ok());
+        match &self.proc {
+            Some(proc) if self.lists => {
+                // An unreaped child's number is its own, and only we reap.
+                let _ = proc.children(self.root, 1, &mut send);
+            }
+            Some(_) | None => {
+                (1..=FEW_PIDS).filter(|&pid| process::probe(pid) == Probe::Alive).for_each(send);
+            }
+        }
+        reached
     }
 
     fn send_where(&mut self, signal: i32, wanted: impl Fn(&Self, &Stat) -> bool) -> u64 {
@@ -417,7 +483,7 @@ impl Tree {
             opened => opened?,
         };
         let again = proc.stat(pid).ok_or(Errno::ESRCH)?;
-        let ours = again.ppid == self.root || self.position(again.ppid).is_some();
+        let ours = again.ppid == self.root || self.is_still(again.ppid);
         if again.start != member.stat.start || !ours {
             return Err(Errno::ESRCH);
         }

@@ -25,6 +25,8 @@ const FIRST_PAUSE: Span = Span::from_millis(2);
 const DYING: Span = Span(40_000);
 /// The longest wait between two passes.
 const LONGEST_PAUSE: Span = Span::from_millis(64);
+/// What a reader is given at least, however short the grace or late the end.
+const LEAST_PATIENCE: Span = Span::from_millis(100);
 /// Most steps before SIGKILL.
 pub const MOST_STEPS: usize = 4;
 
@@ -55,6 +57,11 @@ impl Rules {
             return None;
         }
         self.steps.get(index).copied()
+    }
+
+    /// How long a reader that took something is waited for once more.
+    fn patience(&self) -> Span {
+        self.grace.max(LEAST_PATIENCE)
     }
 
     /// Whether there is time between the first signal and SIGKILL.
@@ -153,6 +160,8 @@ pub enum Event {
         /// Processes that were alive.
         alive: u64,
     },
+    /// A reader took some of what is left to pass on.
+    Moved,
     /// Everything that can be passed on has been.
     Drained,
     /// Time went on.
@@ -213,7 +222,9 @@ impl State {
     pub fn deadline(&self, rules: &Rules) -> Option<Instant> {
         match *self {
             Self::Running { .. } => rules.wall,
-            Self::Lingering { until, .. } | Self::Grace { until, .. } => Some(until),
+            // The wall limit ends the linger, though the cause stays.
+            Self::Lingering { until, .. } => Some(rules.wall.map_or(until, |wall| until.min(wall))),
+            Self::Grace { until, .. } => Some(until),
             Self::Killing { until, next, .. } => Some(until.min(next)),
             Self::Draining { until, .. } => until,
             Self::Done { .. } => None,
@@ -241,7 +252,7 @@ pub fn step(rules: &Rules, state: State, now: Instant, event: Event) -> (State, 
         State::Running { ended } => running(rules, ended, now, event),
         State::Lingering { cause, until } => lingering(rules, cause, until, now, event),
         State::Grace { cause, since, step, until, impatient } => match event {
-            Event::TreeEmpty => drain(rules, cause, since, true),
+            Event::TreeEmpty => drain(rules, cause, since, now, true),
             Event::Lost { .. } => kill(rules, cause, since, now),
             Event::Cancel { .. } if impatient => kill(rules, cause, since, now),
             Event::Cancel { .. } => {
@@ -261,11 +272,12 @@ pub fn step(rules: &Rules, state: State, now: Instant, event: Event) -> (State, 
             Event::CommandEnded { .. }
             | Event::OutputLimit
             | Event::Pass { .. }
+            | Event::Moved
             | Event::Drained
             | Event::Tick => (state, Actions::NONE),
         },
         State::Killing { cause, since, began, until, next, pause, alive } => match event {
-            Event::TreeEmpty => drain(rules, cause, since, true),
+            Event::TreeEmpty => drain(rules, cause, since, now, true),
             Event::Pass { alive: found } => {
                 let until = if found < alive {
                     until.max(now.plus(rules.prove).min(began.plus(LONGEST_PROOF)))
@@ -280,7 +292,7 @@ pub fn step(rules: &Rules, state: State, now: Instant, event: Event) -> (State, 
                 (State::Killing { cause, since, began, until, next, pause, alive }, Actions::NONE)
             }
             Event::Tick if now >= until => {
-                let (state, actions) = drain(rules, cause, since, false);
+                let (state, actions) = drain(rules, cause, since, now, false);
                 (state, actions.after(Action::ListSurvivors))
             }
             Event::Tick if now >= next => (state, Actions::one(Action::Kill)),
@@ -288,11 +300,19 @@ pub fn step(rules: &Rules, state: State, now: Instant, event: Event) -> (State, 
             | Event::Cancel { .. }
             | Event::OutputLimit
             | Event::Lost { .. }
+            | Event::Moved
             | Event::Drained
             | Event::Tick => (state, Actions::NONE),
         },
         State::Draining { cause, proved, until } => match event {
             Event::Drained => (State::Done { cause, proved }, Actions::NONE),
+            Event::Moved => {
+                // Only what takes nothing is given up; the wall limit stands.
+                let later = now.plus(rules.patience());
+                let prolonged = until.filter(|_| cause != Cause::Exited);
+                let until = prolonged.map_or(until, |until| Some(until.max(later)));
+                (State::Draining { cause, proved, until }, Actions::NONE)
+            }
             Event::Tick if until.is_none_or(|until| now < until) => (state, Actions::NONE),
             Event::Tick | Event::Cancel { .. } | Event::Lost { .. } => {
                 (State::Done { cause, proved }, Actions::one(Action::GiveUpOutput))
@@ -320,7 +340,7 @@ fn running(rules: &Rules, ended: bool, now: Instant, event: Event) -> (State, Ac
         // Without the command's end this cannot be: it is a child of ours. Its
         // status may have gone to somebody else all the same.
         Event::TreeEmpty => {
-            let (state, actions) = drain(rules, Cause::Exited, now, true);
+            let (state, actions) = drain(rules, Cause::Exited, now, now, true);
             (state, actions.after(Action::MarkOver(Cause::Exited)))
         }
         Event::Cancel { signal } => stop(rules, Cause::Cancelled { signal }, now),
@@ -330,7 +350,7 @@ fn running(rules: &Rules, ended: bool, now: Instant, event: Event) -> (State, Ac
             (state, actions.after(Action::MarkOver(cause)))
         }
         Event::Tick if rules.wall.is_some_and(|wall| now >= wall) => stop(rules, Cause::Wall, now),
-        Event::Pass { .. } | Event::Drained | Event::Tick => (state, Actions::NONE),
+        Event::Pass { .. } | Event::Moved | Event::Drained | Event::Tick => (state, Actions::NONE),
     }
 }
 
@@ -342,8 +362,8 @@ fn lingering(
     event: Event,
 ) -> (State, Actions) {
     match event {
-        Event::TreeEmpty => drain(rules, cause, now, true),
-        Event::Tick if now >= until => {
+        Event::TreeEmpty => drain(rules, cause, now, now, true),
+        Event::Tick if now >= until || rules.wall.is_some_and(|wall| now >= wall) => {
             let (state, actions) = signal(rules, cause, now);
             (state, actions.after(Action::ListLeftovers))
         }
@@ -355,6 +375,7 @@ fn lingering(
         Event::CommandEnded { .. }
         | Event::OutputLimit
         | Event::Pass { .. }
+        | Event::Moved
         | Event::Drained
         | Event::Tick => (State::Lingering { cause, until }, Actions::NONE),
     }
@@ -396,7 +417,13 @@ fn kill(rules: &Rules, cause: Cause, since: Instant, now: Instant) -> (State, Ac
 }
 
 /// The tree is empty, or given up: what is left is output.
-fn drain(rules: &Rules, cause: Cause, since: Instant, proved: bool) -> (State, Actions) {
+fn drain(
+    rules: &Rules,
+    cause: Cause,
+    since: Instant,
+    now: Instant,
+    proved: bool,
+) -> (State, Actions) {
     let until = match cause {
         Cause::Exited => rules.wall,
         Cause::Exec
@@ -404,7 +431,7 @@ fn drain(rules: &Rules, cause: Cause, since: Instant, proved: bool) -> (State, A
         | Cause::Output
         | Cause::Cancelled { .. }
         | Cause::SupervisorLost
-        | Cause::MonitorLost => Some(since.plus(rules.grace)),
+        | Cause::MonitorLost => Some(since.plus(rules.grace).max(now.plus(LEAST_PATIENCE))),
     };
     let state = State::Draining { cause, proved, until };
     if proved {

@@ -79,6 +79,15 @@ pub fn group() -> i32 {
     errno::check_i32(unsafe { syscall!(GETPGID, 0) }).unwrap_or(0)
 }
 
+/// Makes this process the leader of a new group in its session (setpgid(2)).
+///
+/// # Errors
+/// EPERM: it leads a session.
+pub fn lead_group() -> Result<()> {
+    // SAFETY: two integers.
+    errno::check_unit(unsafe { syscall!(SETPGID, 0, 0) })
+}
+
 /// Makes this process the leader of a new session (setsid(2)). Only newborns
 /// call it, which lead no group, so it cannot fail.
 pub fn setsid() {
@@ -124,7 +133,8 @@ pub fn set_no_new_privs() -> Result<()> {
     set(prctl::PR_SET_NO_NEW_PRIVS, 1)
 }
 
-/// No core file of this process (PR_SET_DUMPABLE).
+/// No core file of this process, and nobody but root traces it
+/// (PR_SET_DUMPABLE, ptrace(2)); its children inherit that until they exec.
 pub fn set_not_dumpable() {
     let _ = set(prctl::PR_SET_DUMPABLE, 0);
 }
@@ -422,6 +432,12 @@ pub enum Waited {
 #[must_use]
 pub fn reap_any() -> Waited {
     reap(-1)
+}
+
+/// Waits until a child of ours has ended that ends by itself at once.
+pub fn wait_for(pid: i32) {
+    // SAFETY: no status and no usage are asked for.
+    while errno::check(unsafe { syscall!(WAIT4, pid, 0, raw::__WALL, 0) }) == Err(Errno::EINTR) {}
 }
 
 /// As [`reap_any`], for one child alone.

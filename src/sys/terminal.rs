@@ -44,6 +44,16 @@ pub fn foreground_group(fd: Fd<'_>) -> Result<i32> {
     Ok(group)
 }
 
+/// Makes a group of our session the foreground one (TIOCSPGRP). The caller has
+/// SIGTTOU blocked.
+///
+/// # Errors
+/// EPERM: no such group in our session.
+pub fn set_foreground_group(fd: Fd<'_>, group: i32) -> Result<()> {
+    // SAFETY: the kernel reads one pid_t.
+    errno::check_unit(unsafe { syscall!(IOCTL, fd.number(), ioctl::TIOCSPGRP, &raw const group) })
+}
+
 /// Gives up the controlling terminal (TIOCNOTTY). In a session leader this also
 /// hangs up the foreground group: SIGHUP and SIGCONT.
 ///

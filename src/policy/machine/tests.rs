@@ -14,7 +14,8 @@ const RULES: Rules = Rules {
     command_only: false,
 };
 
-const EVENTS: [Event; 11] = [
+const EVENTS: [Event; 12] = [
+    Event::Moved,
     Event::CommandEnded { exec_failed: false },
     Event::CommandEnded { exec_failed: true },
     Event::TreeEmpty,
@@ -267,6 +268,31 @@ fn the_proof_is_prolonged_only_while_fewer_are_left() {
     assert_eq!(until(&[(100, Event::Pass { alive: 5 })]), Instant(500_000_000));
     let stuck = [(100, Event::Pass { alive: 5 }), (300, Event::Pass { alive: 5 })];
     assert_eq!(until(&stuck), Instant(500_000_000));
+}
+
+#[test]
+fn the_wall_limit_ends_the_linger_but_is_not_the_cause() {
+    let rules = Rules { linger: Span::from_secs(60), ..RULES };
+    let (state, _) = run(&rules, &[(5, ENDED)]);
+    assert_eq!(state.deadline(&rules), rules.wall);
+    let (state, actions) = run(&rules, &[(5, ENDED), (1000, Event::Tick)]);
+    assert!(matches!(state, State::Grace { cause: Cause::Exited, .. }), "{state:?}");
+    assert!(actions.contains(&Action::ListLeftovers));
+}
+
+#[test]
+fn a_reader_that_takes_something_is_waited_for_again() {
+    let start = [(1000, Event::Tick), (1400, Event::TreeEmpty)];
+    let (state, _) = run(&RULES, &start);
+    assert_eq!(state.deadline(&RULES), Some(Instant(1_500_000_000)));
+    let (state, _) = run(&RULES, &[&start[..], &[(1450, Event::Moved)]].concat());
+    assert_eq!(state.deadline(&RULES), Some(Instant(1_950_000_000)));
+    // However late the end, a reader gets a moment.
+    let late = [(1000, Event::Tick), (1700, Event::TreeEmpty)];
+    assert_eq!(run(&RULES, &late).0.deadline(&RULES), Some(Instant(1_800_000_000)));
+    // After the command's own end the wall limit stands.
+    let ended = [(5, ENDED), (5, Event::TreeEmpty), (900, Event::Moved)];
+    assert_eq!(run(&RULES, &ended).0.deadline(&RULES), RULES.wall);
 }
 
 #[test]
