@@ -27,6 +27,8 @@ const STOPPING: u64 = 400_000_000;
 const WALKING: u64 = 100_000_000;
 /// In a tree larger than this nobody's command line is read.
 const CALM: u64 = 200;
+/// How often one looks for whoever is there and never where it was seen.
+const LOOKS: u32 = 64;
 /// How often those that do not read as stopped are looked at again, 1 ms apart.
 const PATIENCE: u32 = 15;
 /// Most walks before the first signals; a tree that still grows then is signalled
@@ -183,7 +185,15 @@ impl Sweep {
 
     /// Describes what is alive, `most` of it in full.
     pub fn list(&mut self, most: usize) -> Seen {
-        let found = self.tree().walk(Nested::Enter).unwrap_or_default();
+        let mut found = Found::default();
+        for _ in 0..LOOKS {
+            found = self.tree().walk(Nested::Enter).unwrap_or_default();
+            if found.alive > 0 || self.reap() == Reaped::Empty {
+                return self.describe(found, most);
+            }
+        }
+        // Somebody is there who is gone from every number before it is looked at.
+        found.alive = 1;
         self.describe(found, most)
     }
 
