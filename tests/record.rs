@@ -29,12 +29,7 @@ impl Words for Line {
 const NO_ERRORS: [Option<Text<128>>; MOST_ERRORS] = [None; MOST_ERRORS];
 
 fn signal_name(signal: i32) -> Option<&'static str> {
-    match signal {
-        2 => Some("INT"),
-        11 => Some("SEGV"),
-        15 => Some("TERM"),
-        _ => None,
-    }
+    (signal == 15).then_some("TERM")
 }
 
 fn text(record: &Record<'_>) -> String {
@@ -210,7 +205,7 @@ fn a_minimal_record() {
             "after_result_ns": null, "max_output_head_bytes": null,
             "max_output_tail_bytes": null, "output_limit_bytes": null, "mem_bytes": null,
             "pids": null, "grace_ns": 1_000_000_000, "prove_ns": 5_000_000_000u64,
-            "linger_ns": 100_000_000, "signals": [{"signal": "TERM", "wait_ns": null}],
+            "linger_ns": 100_000_000, "signals": [{"signal": 15, "wait_ns": null}],
             "signal_scope": "tree", "leftovers": "stop",
         },
         "cause": "exited",
@@ -272,17 +267,17 @@ fn a_full_record() {
     assert_eq!(limits["max_output_tail_bytes"], 512);
     assert_eq!(limits["output_limit_bytes"], 1 << 20);
     let signals = json!([
-        {"signal": "INT", "wait_ns": 1_000_000_000},
-        {"signal": "35", "wait_ns": null},
+        {"signal": 2, "wait_ns": 1_000_000_000},
+        {"signal": 35, "wait_ns": null},
     ]);
     assert_eq!(limits["signals"], signals);
     assert_eq!(limits["signal_scope"], "command");
     assert_eq!(limits["leftovers"], "fail");
     assert_eq!(value["cause"], "cancelled");
-    let detail = json!({"signal": "TERM", "sender_pid": 77, "sender_uid": 0});
+    let detail = json!({"signal": 15, "signal_name": "TERM", "sender_pid": 77, "sender_uid": 0});
     assert_eq!(value["cause_detail"], detail);
     assert_eq!(value["exit_status"], 120);
-    let status = json!({"code": null, "signal": "SEGV", "core_dumped": true});
+    let status = json!({"code": null, "signal": 11, "core_dumped": true});
     assert_eq!(value["command_status"], status);
     assert_eq!(value["escalated"], true);
     assert_eq!(value["proved"], false);
@@ -327,7 +322,9 @@ fn every_cause_and_its_details() {
     let cancelled = Cause::Cancelled { signal: 64 };
     let exec = Detail::Exec { name: "ENOENT", text: "ENOENT (no such file or directory)" };
     let unknown = Detail::Signal { signal: 64, pid: 0, uid: 1000 };
-    let nobody = json!({"signal": "64", "sender_pid": null, "sender_uid": null});
+    let nobody = json!({
+        "signal": 64, "signal_name": null, "sender_pid": null, "sender_uid": null,
+    });
     let missing = json!({"errno": "ENOENT", "text": "ENOENT (no such file or directory)"});
     let rows = [
         (Cause::Exec, exec, "exec", missing),
@@ -490,7 +487,9 @@ fn the_schema_rejects_contradictions() {
         ("/started_at", json!("1970-01-01T00:00:00Z")),
         ("/run_id", json!("a/b")),
         ("/limits/signals", json!([])),
-        ("/command_status/signal", json!("TERM")),
+        ("/command_status/signal", json!(15)),
+        ("/limits/signals/0/signal", json!("TERM")),
+        ("/limits/signals/0/signal", json!(65)),
     ];
     for (pointer, value_there) in wrong {
         let mut mutant = value.clone();

@@ -42,11 +42,11 @@ pub fn write(record: &Record<'_>, signal_name: SignalName, out: &mut dyn FnMut(&
     json.field("mode", mode);
     json.field("pid_namespace", false);
     json.field("fallback_reason", record.fallback_reason);
-    limits(&mut json, record.plan, signal_name);
+    limits(&mut json, record.plan);
     json.field("cause", record.cause.name());
     cause_detail(&mut json, record.detail, signal_name);
     json.field("exit_status", record.exit_status);
-    command_status(&mut json, record.command_status, signal_name);
+    command_status(&mut json, record.command_status);
     json.field("escalated", record.escalated);
     json.field("proved", record.proved);
     json.field("started_at", &timestamp::utc(record.started_at)[..]);
@@ -101,7 +101,7 @@ fn command(json: &mut Json<'_>, record: &Record<'_>) {
     json.field("command_args", words().skip(1).count() as u64);
 }
 
-fn limits(json: &mut Json<'_>, plan: &Plan, signal_name: SignalName) {
+fn limits(json: &mut Json<'_>, plan: &Plan) {
     json.key("limits");
     json.open(b"{");
     json.field("wall_ns", plan.wall);
@@ -121,7 +121,7 @@ fn limits(json: &mut Json<'_>, plan: &Plan, signal_name: SignalName) {
     json.open(b"[");
     for step in plan.signals.steps.iter().take(plan.signals.count) {
         json.open(b"{");
-        json.signal("signal", step.signal, signal_name);
+        json.field("signal", step.signal);
         json.field("wait_ns", step.wait);
         json.close(b"}");
     }
@@ -150,7 +150,8 @@ fn cause_detail(json: &mut Json<'_>, detail: Detail, signal_name: SignalName) {
         Detail::Signal { signal, pid, uid } => {
             json.key("cause_detail");
             json.open(b"{");
-            json.signal("signal", signal, signal_name);
+            json.field("signal", signal);
+            json.field("signal_name", signal_name(signal));
             let known = pid > 0;
             json.field("sender_pid", known.then_some(pid));
             json.field("sender_uid", known.then_some(uid));
@@ -166,7 +167,7 @@ fn cause_detail(json: &mut Json<'_>, detail: Detail, signal_name: SignalName) {
     }
 }
 
-fn command_status(json: &mut Json<'_>, status: Option<CommandStatus>, signal_name: SignalName) {
+fn command_status(json: &mut Json<'_>, status: Option<CommandStatus>) {
     let Some(status) = status else {
         return json.field("command_status", Value::Null);
     };
@@ -180,7 +181,7 @@ fn command_status(json: &mut Json<'_>, status: Option<CommandStatus>, signal_nam
         }
         CommandStatus::Signal(signal, core_dumped) => {
             json.field("code", Value::Null);
-            json.signal("signal", signal, signal_name);
+            json.field("signal", signal);
             json.field("core_dumped", core_dumped);
         }
     }
@@ -340,14 +341,6 @@ impl Json<'_> {
     fn pair(&mut self, name: &str, value: Value<'_>) {
         self.key(name);
         self.value(value);
-    }
-
-    /// A signal is shown by its name, else by its number, in a string too.
-    fn signal(&mut self, name: &str, signal: i32, signal_name: SignalName) {
-        match signal_name(signal) {
-            Some(text) => self.field(name, text),
-            None => self.field(name, Decimal::of(u64::from(signal.unsigned_abs())).as_bytes()),
-        }
     }
 
     fn value(&mut self, value: Value<'_>) {
