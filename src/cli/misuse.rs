@@ -4,17 +4,17 @@
 //! sentence is made when it is written. It names the option, shows the value and
 //! says what the option wants.
 //!
-//! Invariants: one line without its newline; valid UTF-8 without control,
-//! invisible or direction-changing characters, whatever the user's words hold
-//! (they are shown as `\xNN`, byte for byte), so that a word can neither forge a
-//! second line nor hide in the first; bounded length.
+//! Invariants: one line without its newline; safe to look at, whatever the user's
+//! words hold (see `visible`), so that a word can neither forge a second line nor
+//! hide in the first; bounded length.
 //!
-//! May use: `table`.
+//! May use: `table`, `visible`.
 
 use super::table::Row;
+use super::visible::visible;
 
-/// Most characters shown of a user's word.
-const MOST_SHOWN: usize = 48;
+/// Most bytes shown of a user's word.
+const MOST_SHOWN: usize = 120;
 /// Most bytes of a number that is worth suggesting.
 const MOST_SUGGESTED: usize = 20;
 
@@ -27,8 +27,6 @@ pub struct Misuse(pub(super) Kind);
 pub(super) enum Kind {
     /// The words end before a command.
     NoCommand,
-    /// The command's first word is empty.
-    EmptyCommand,
     /// `--word` is no option.
     Unknown(&'static [u8], Hint),
     /// `-word` is no option.
@@ -64,6 +62,8 @@ pub(super) enum Why {
     LastWait,
     /// No wait after another.
     MissingWait,
+    /// A signal that stands there already.
+    SameSignal,
     /// More signals than corral keeps.
     ManySignals,
     /// More labels than corral keeps.
@@ -97,7 +97,6 @@ impl Misuse {
                 out(b"start: no command is given; write it after the options, as in: \
                 corral --wall 30s -- make test")
             }
-            Kind::EmptyCommand => out(b"start: the command is an empty word"),
             Kind::Unknown(word, hint) => {
                 out(b"use ");
                 name(word, out);
@@ -160,6 +159,7 @@ fn write_why(row: &Row, why: Why, out: Out<'_>) {
         Why::Continue => out(b"SIGCONT goes along with the first signal anyway"),
         Why::LastWait => out(b"the wait after the last signal is --grace"),
         Why::MissingWait => out(b"each signal but the last needs a wait, as in INT:2s,TERM"),
+        Why::SameSignal => out(b"no process gets the same signal twice"),
         Why::ManySignals => out(b"it takes at most 4 signals"),
         Why::ManyLabels => out(b"it may be given at most 16 times"),
         Why::SameKey => out(b"an earlier label has the same KEY"),
@@ -197,7 +197,7 @@ fn option(row: &Row, out: Out<'_>) {
 fn name(word: &[u8], out: Out<'_>) {
     let plain = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
     if word.iter().all(plain) {
-        visible(word, out);
+        visible(word, MOST_SHOWN, out);
     } else {
         quoted(word, out);
     }
@@ -205,57 +205,8 @@ fn name(word: &[u8], out: Out<'_>) {
 
 fn quoted(word: &[u8], out: Out<'_>) {
     out(b"\"");
-    visible(word, out);
+    visible(word, MOST_SHOWN, out);
     out(b"\"");
-}
-
-/// Writes what can be shown of a user's word as it is, and the bytes of anything
-/// else in hex; what is too long is cut.
-fn visible(word: &[u8], out: Out<'_>) {
-    let mut room = MOST_SHOWN;
-    for chunk in word.utf8_chunks() {
-        for letter in chunk.valid().chars() {
-            let Some(left) = room.checked_sub(1) else {
-                return out(b"...");
-            };
-            room = left;
-            let mut buffer = [0; 4];
-            let bytes = letter.encode_utf8(&mut buffer).as_bytes();
-            if hides(letter) {
-                hex(bytes, out);
-                continue;
-            }
-            if matches!(letter, '"' | '\\') {
-                out(b"\\");
-            }
-            out(bytes);
-        }
-        if !chunk.invalid().is_empty() {
-            let Some(left) = room.checked_sub(1) else {
-                return out(b"...");
-            };
-            room = left;
-            hex(chunk.invalid(), out);
-        }
-    }
-}
-
-/// Whether a terminal would do something else with it than show it: controls,
-/// invisible characters, line and direction changes.
-const fn hides(letter: char) -> bool {
-    matches!(letter,
-        '\0'..='\x1f' | '\x7f'..='\u{9f}' | '\u{ad}' | '\u{61c}' | '\u{180e}'
-        | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
-        | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
-}
-
-fn hex(bytes: &[u8], out: Out<'_>) {
-    let digit = |half: u8| {
-        if half < 10 { b'0' + half } else { b'a' - 10 + half }
-    };
-    for byte in bytes {
-        out(&[b'\\', b'x', digit(byte >> 4), digit(byte & 0xf)]);
-    }
 }
 
 #[cfg(test)]
@@ -272,13 +223,6 @@ mod tests {
     fn row(opt: Opt) -> &'static Row {
         let row = OPTIONS.iter().find(|row| row.opt == opt);
         row.expect("each option has a row")
-    }
-
-    fn shown(word: &'static [u8]) -> String {
-        let line = line(Kind::Superfluous(row(Opt::Quiet), word));
-        let inside = line.strip_prefix("corral: cannot use --quiet \"");
-        let inside = inside.and_then(|rest| rest.strip_suffix("\": it takes no value"));
-        inside.expect("the sentence around the word").to_owned()
     }
 
     #[test]
@@ -307,7 +251,6 @@ mod tests {
                 "start: no command is given; write it after the options, as in: \
                  corral --wall 30s -- make test",
             ),
-            (Kind::EmptyCommand, "start: the command is an empty word"),
             (
                 Kind::Value(wall, b"0s", Why::Zero),
                 "use --wall \"0s\": a limit of zero would end every run at once",
@@ -324,66 +267,15 @@ mod tests {
     }
 
     #[test]
-    fn plain_words_are_shown_as_they_are() {
-        assert_eq!(shown(b""), "");
-        assert_eq!(shown(b"a b"), "a b");
-        assert_eq!(shown("gr\u{fc}\u{df}e \u{1f411}".as_bytes()), "gr\u{fc}\u{df}e \u{1f411}");
-    }
-
-    #[test]
-    fn what_cannot_be_shown_is_written_in_hex() {
-        assert_eq!(shown(b"a\nb\t\x1b[2J\x7f"), "a\\x0ab\\x09\\x1b[2J\\x7f");
-        assert_eq!(shown(b"\xff\xc3("), "\\xff\\xc3(");
-        assert_eq!(shown(b"\xe2\x82"), "\\xe2\\x82");
-        assert_eq!(shown("\u{9b}".as_bytes()), "\\xc2\\x9b");
-        assert_eq!(shown("\u{202e}".as_bytes()), "\\xe2\\x80\\xae");
-        assert_eq!(shown(b"say \"\\x0a\""), "say \\\"\\\\x0a\\\"");
-    }
-
-    #[test]
-    fn nothing_hides_and_nothing_else_is_hexed() {
-        let hidden = [
-            '\0',
-            '\x1f',
-            '\x7f',
-            '\u{9f}',
-            '\u{ad}',
-            '\u{61c}',
-            '\u{180e}',
-            '\u{200b}',
-            '\u{200f}',
-            '\u{2028}',
-            '\u{202e}',
-            '\u{2060}',
-            '\u{206f}',
-            '\u{feff}',
-            '\u{fff9}',
-            '\u{fffb}',
-            '\u{e0000}',
-            '\u{e007f}',
-        ];
-        for letter in hidden {
-            let text: &'static str = letter.to_string().leak();
-            let hex: String = text.bytes().map(|byte| format!("\\x{byte:02x}")).collect();
-            assert_eq!(shown(text.as_bytes()), hex);
-        }
-        for letter in [' ', '~', '\u{a0}', '\u{200a}', '\u{2010}', '\u{2070}', '\u{fffd}'] {
-            let text: &'static str = letter.to_string().leak();
-            assert_eq!(shown(text.as_bytes()), text);
-        }
-    }
-
-    #[test]
-    fn long_words_are_cut_between_characters() {
-        let fits: &'static [u8] = [b'a'; MOST_SHOWN].to_vec().leak();
-        assert_eq!(shown(fits).as_bytes(), fits);
-        for unit in ["a", "\u{fc}", "\n"] {
-            let long = unit.repeat(MOST_SHOWN + 1).leak().as_bytes();
-            let whole = unit.repeat(MOST_SHOWN).leak().as_bytes();
-            assert_eq!(shown(long), format!("{}...", shown(whole)));
-        }
-        let ends_in_half: &'static [u8] = [&[b'a'; MOST_SHOWN][..], b"\xff"].concat().leak();
-        assert_eq!(shown(ends_in_half), format!("{}...", "a".repeat(MOST_SHOWN)));
+    fn words_are_quoted_made_harmless_and_cut() {
+        let line = |word| line(Kind::Superfluous(row(Opt::Quiet), word));
+        let around =
+            |word: &str| format!("corral: cannot use --quiet \"{word}\": it takes no value");
+        assert_eq!(line(b"a\"\n"), around("a\\\"\\x0a"));
+        let fits: &'static str = "a".repeat(120).leak();
+        assert_eq!(line(fits.as_bytes()), around(fits));
+        let long: &'static str = "a".repeat(121).leak();
+        assert_eq!(line(long.as_bytes()), around(&format!("{fits}...")));
     }
 
     #[test]

@@ -2,8 +2,9 @@
 //!
 //! Pure: words in, a plan or one clear line out. `table` says which options
 //! exist, `parse` reads the words, `values`, `numbers`, `steps` and `signals`
-//! read what they say, `plan` is what comes out, `misuse` and `suggest` what is said where
-//! nothing can. May use: `policy` types.
+//! read what they say, `plan` is what comes out, `misuse` and `suggest` what is
+//! said where nothing can, `visible` how foreign words are shown in it. May use:
+//! `policy` types.
 
 pub mod misuse;
 mod numbers;
@@ -14,6 +15,7 @@ mod steps;
 mod suggest;
 pub mod table;
 mod values;
+pub mod visible;
 
 /// What `--help` prints; build.rs makes it from [`table`].
 pub const HELP: &str = include_str!(concat!(env!("OUT_DIR"), "/help.txt"));

@@ -3,8 +3,8 @@
 //! `--signal` is a list, read from left to right: a wait stands after each signal
 //! but the last, whose wait is `--grace`. Three signals are refused, each with its
 //! reason: KILL comes at the end anyway, CONT goes along with the first signal
-//! anyway, and a stopped process could not heed what follows. The same signal may
-//! stand twice (some programs take a second INT for "now").
+//! anyway, and a stopped process could not heed what follows. So is a signal that
+//! stands there twice: no process gets the same one a second time.
 //!
 //! May use: `plan`, `misuse`, `numbers`, `signals`, `suggest`, `values::cut`.
 
@@ -20,11 +20,15 @@ pub(super) fn steps(text: &'static [u8]) -> Result<Signals, Why> {
     let mut signals = Signals { steps: Plan::DEFAULT.signals.steps, count: 0 };
     let mut parts = text.split(|&byte| byte == b',').peekable();
     while let Some(part) = parts.next() {
-        let Some(step) = signals.steps.get_mut(signals.count) else {
+        let (earlier, free) = signals.steps.split_at_mut_checked(signals.count).unwrap_or_default();
+        let Some(step) = free.first_mut() else {
             return Err(Why::ManySignals);
         };
         let (name, wait) = cut(part, b':');
         let signal = first_signal(name)?;
+        if earlier.iter().any(|step| step.signal == signal) {
+            return Err(Why::SameSignal);
+        }
         let wait = match (wait, parts.peek()) {
             (Some(wait), Some(_)) => {
                 let span = numbers::duration(wait).map_err(|hint| Why::NoWait(wait, hint))?;
@@ -80,8 +84,8 @@ mod tests {
         assert_eq!(of("--signal=RTMIN+3"), [(37, None)]);
         assert_eq!(of("--signal=TERM:1s,INT"), [(15, second), (2, None)]);
         assert_eq!(of("--signal=TERM:0,INT"), [(15, Some(Span::ZERO)), (2, None)]);
-        let four = [(2, second), (2, second), (15, second), (64, None)];
-        assert_eq!(of("--signal=INT:1s,2:1s,SIGTERM:1s,RTMAX"), four);
+        let four = [(2, second), (1, second), (15, second), (64, None)];
+        assert_eq!(of("--signal=INT:1s,1:1s,SIGTERM:1s,RTMAX"), four);
     }
 
     #[test]
@@ -98,6 +102,10 @@ mod tests {
         assert_eq!(refused("--signal=INT,TERM"), missing);
         let five = refused("--signal=1:1s,2:1s,3:1s,6:1s,15");
         assert_eq!(five, "it takes at most 4 signals");
+        for twice in ["TERM:1s,TERM", "15:1s,INT:1s,SIGTERM", "TERM:1s,INT:1s,TERM:1s,HUP"] {
+            let said = refused(&format!("--signal={twice}"));
+            assert_eq!(said, "no process gets the same signal twice");
+        }
         let wants = "is no signal; it wants signals such as INT or INT:2s,TERM";
         assert_eq!(refused("--signal="), format!("\"\" {wants}"));
         assert_eq!(refused("--signal=0"), format!("\"0\" {wants}"));

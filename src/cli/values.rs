@@ -279,7 +279,7 @@ mod tests {
             assert!(line.contains(": it wants 1 to 64 of "), "{line}");
         }
         let line = error(&[&format!("--run-id={longest}x"), "true"]);
-        assert!(line.contains("x...\": it wants 1 to 64 of "), "{line}");
+        assert!(line.contains(&format!("\"{longest}x\": it wants 1 to 64 of ")), "{line}");
     }
 
     #[test]

@@ -18,6 +18,7 @@ use super::decimal::Decimal;
 use super::record::{Detail, Listing, MOST_LISTED, Output, Process, Record, Steps, Usage};
 use super::timestamp;
 use crate::cli::plan::{Label, Leftovers, Plan, Scope};
+use crate::cli::visible::hex;
 use crate::policy::time::{Instant, Span};
 use crate::policy::verdict::CommandStatus;
 
@@ -393,7 +394,7 @@ impl Json<'_> {
             control => {
                 (self.out)(b"\\u");
                 for byte in u16::try_from(u32::from(control)).unwrap_or(0xfffd).to_be_bytes() {
-                    (self.out)(&super::hex(byte));
+                    (self.out)(&hex(byte));
                 }
             }
         }

@@ -4,9 +4,8 @@
 //! would have gone. It says what ended the run, what was stopped and how long
 //! that took; or, where the end is not proved, what may be alive and what to do.
 //!
-//! Names come from processes that nobody vouches for: control characters,
-//! invisible and direction-changing ones and bytes that are no UTF-8 are shown
-//! as `\x1b`, so that a name cannot write to the terminal or break the line.
+//! Names come from processes that nobody vouches for; `cli::visible` makes them
+//! harmless, and what is absurdly long is cut, so that the line stays one.
 //!
 //! Errors complete "cannot …". May use: `policy`, `cli`.
 
@@ -14,12 +13,15 @@ use super::decimal::Decimal;
 use super::json::SignalName;
 use super::record::{Detail, Listing, Process, Record};
 use crate::cli::plan::Leftovers;
+use crate::cli::visible::visible;
 use crate::policy::cause::Cause;
 use crate::policy::time::{Instant, Span};
 use crate::policy::verdict;
 
 /// Most processes that are named.
 const MOST_NAMED: usize = 3;
+/// Most bytes shown of a name or path.
+const MOST_SHOWN: usize = 1000;
 
 /// Writes `corral: cannot <what> <object>: <errno>; <advice>` and a newline;
 /// what is empty is left out with its separator.
@@ -208,27 +210,7 @@ impl Line<'_> {
 
     /// Foreign text, made harmless.
     fn name(&mut self, name: &[u8]) {
-        for chunk in name.utf8_chunks() {
-            for each in chunk.valid().chars() {
-                let mut bytes = [0; 4];
-                let bytes = each.encode_utf8(&mut bytes).as_bytes();
-                match each {
-                    '\n' => self.text("\\n"),
-                    '\t' => self.text("\\t"),
-                    '\\' => self.text("\\\\"),
-                    _ if is_hidden(each) => self.escaped(bytes),
-                    _ => (self.out)(bytes),
-                }
-            }
-            self.escaped(chunk.invalid());
-        }
-    }
-
-    fn escaped(&mut self, bytes: &[u8]) {
-        for &byte in bytes {
-            self.text("\\x");
-            (self.out)(&super::hex(byte));
-        }
+        visible(name, MOST_SHOWN, self.out);
     }
 
     fn command(&mut self, record: &Record<'_>) {
@@ -337,10 +319,14 @@ impl Line<'_> {
         }
     }
 
+    /// Its pid, and its name where that is known.
     fn process(&mut self, process: &Process) {
         self.number(u64::from(process.pid.unsigned_abs()));
-        self.text(" ");
-        self.name(telling(process));
+        let name = telling(process);
+        if !name.is_empty() {
+            self.text(" ");
+            self.name(name);
+        }
     }
 
     /// What became of output that did not get through.
@@ -446,15 +432,6 @@ impl Line<'_> {
         }
         self.text(unit);
     }
-}
-
-/// Control characters, and those that show nothing or turn the text around.
-fn is_hidden(each: char) -> bool {
-    each.is_control()
-        || matches!(
-            each,
-            '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}'
-        )
 }
 
 #[cfg(test)]

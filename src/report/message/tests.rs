@@ -150,6 +150,19 @@ fn only_the_first_few_are_named() {
 }
 
 #[test]
+fn nameless_processes_are_their_pids() {
+    let nameless = [process(4711, "", ""), process(4712, "", "")];
+    let record = Record { cause: Cause::Wall, ..base() };
+    let one = line(&Record { tree_at_cause: list(&nameless[..1]), ..record });
+    assert!(one.contains(": stopped 4711, all gone"), "{one}");
+    let two = line(&Record { tree_at_cause: list(&nameless), ..record });
+    assert!(two.contains(": stopped 2 processes (4711, 4712), all gone"), "{two}");
+    let survivor = [Process { state: b'?', uid: None, ..nameless[0] }];
+    let unproved = Record { proved: false, survivors: list(&survivor), ..record };
+    assert!(line(&unproved).contains(" may be alive (4711, state ?), cause"));
+}
+
+#[test]
 fn cancelled() {
     let tree = [process(9, "sleep", "sleep")];
     let from = |signal, pid| Record {
@@ -264,9 +277,22 @@ fn quiet_leaves_only_errors() {
     let quiet = Record { plan: &plan, leftovers: list(&left), output, ..base() };
     assert_eq!(line(&quiet), "");
     assert_eq!(line(&Record { cause: Cause::Wall, ..quiet }), "");
-    assert_ne!(line(&Record { cause: Cause::Exec, command_status: None, ..quiet }), "");
-    assert_ne!(line(&Record { command_status: None, ..quiet }), "");
-    assert_ne!(line(&Record { proved: false, ..quiet }), "");
+    assert_eq!(line(&Record { cause: Cause::Cancelled { signal: 15 }, ..quiet }), "");
+    let text = "ENOENT (no such file or directory)";
+    let exec = Detail::Exec { name: "ENOENT", text };
+    let failed = Record { cause: Cause::Exec, detail: exec, command_status: None, ..quiet };
+    let lost = Record { command_status: None, ..quiet };
+    let unproved = Record { cause: Cause::Wall, proved: false, survivors: list(&left), ..quiet };
+    let errors = [
+        (failed, "corral: cannot run /bin/sh: ENOENT (no such file or directory); "),
+        (lost, "corral: cannot tell the status of /bin/sh; "),
+        (unproved, "corral: cannot prove the end: 1 process may be alive (4711 sleep, "),
+    ];
+    for (record, begin) in errors {
+        let told = line(&record);
+        assert!(told.starts_with(begin), "{told}");
+        assert_eq!(told, line(&Record { plan: &PLAN, ..record }), "as loud as ever");
+    }
 }
 
 #[test]
@@ -289,24 +315,11 @@ fn which_name_is_telling() {
     }
 }
 
-fn shown(name: &[u8]) -> String {
-    let mut bytes = Vec::new();
-    super::Line { out: &mut |piece| bytes.extend_from_slice(piece) }.name(name);
-    String::from_utf8(bytes).unwrap()
-}
-
 #[test]
 fn hostile_names_are_shown_not_obeyed() {
-    assert_eq!(shown(b"\x1b[2J\x07a\nb\tc\\d\x7f"), r"\x1b[2J\x07a\nb\tc\\d\x7f");
-    assert_eq!(shown("é\u{9b}31m".as_bytes()), r"é\xc2\x9b31m");
-    assert_eq!(
-        shown("a\u{202e}b\u{200b}\u{feff}".as_bytes()),
-        r"a\xe2\x80\xaeb\xe2\x80\x8b\xef\xbb\xbf"
-    );
-    assert_eq!(shown(b"\xff\xc3"), r"\xff\xc3");
-    for byte in 0..=255u8 {
-        assert!(!shown(&[byte]).contains(char::is_control), "{byte}");
-    }
+    let tree = [process(7, "\x1b[2J\u{202e}\n", "")];
+    let record = Record { cause: Cause::Wall, tree_at_cause: list(&tree), ..base() };
+    assert!(line(&record).contains(r"stopped 7 \x1b[2J\xe2\x80\xae\x0a, all gone"));
 }
 
 #[test]
@@ -318,7 +331,9 @@ fn cannot_leaves_out_what_is_empty() {
     };
     assert_eq!(text(b"/x", "EIO (e)", "wait"), "corral: cannot open /x: EIO (e); wait\n");
     assert_eq!(text(b"", "EIO", ""), "corral: cannot open: EIO\n");
-    assert_eq!(text(b"a\nb", "", ""), "corral: cannot open a\\nb\n");
+    assert_eq!(text(b"a\nb", "", ""), "corral: cannot open a\\x0ab\n");
+    let long = text(&[b'x'; 5000], "EIO", "wait");
+    assert!(long.ends_with("x...: EIO; wait\n") && long.len() < 1100, "{long}");
 }
 
 #[test]
