@@ -20,9 +20,9 @@ use super::time::{Instant, Span};
 /// How far a proof that goes well may be prolonged.
 pub const LONGEST_PROOF: Span = Span::from_secs(30);
 /// The wait after the first pass of SIGKILL; it doubles from pass to pass.
-const FIRST_PAUSE: Span = Span::from_millis(2);
+const FIRST_PAUSE: Span = Span::from_millis(5);
 /// What one process needs to die, about.
-const DYING: Span = Span(40_000);
+const DYING: Span = Span(80_000);
 /// The longest wait between two passes.
 const LONGEST_PAUSE: Span = Span::from_millis(64);
 /// What a reader is given at least, however short the grace or late the end.
