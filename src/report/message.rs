@@ -104,6 +104,7 @@ fn without_status(record: &Record<'_>, out: &mut dyn FnMut(&[u8])) {
     match record.detail {
         Detail::Exec { name, text } => {
             let advice = match name {
+                "ENOENT" if word.is_empty() => "COMMAND is an empty word",
                 "ENOENT" if !word.contains(&b'/') => "check the name and PATH",
                 "ENOENT" => "check the path, and the interpreter that a script names",
                 "EACCES" => "check that it is a file and may be executed (chmod +x)",

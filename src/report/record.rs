@@ -36,16 +36,22 @@ impl<const N: usize> Text<N> {
 
     /// Appends as much as fits.
     pub fn push(&mut self, bytes: &[u8]) {
-        for (to, from) in self.bytes.iter_mut().skip(self.length).zip(bytes) {
-            *to = *from;
-            self.length += 1;
-        }
+        append(&mut self.bytes, &mut self.length, bytes);
     }
 
     /// What is in it.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         self.bytes.get(..self.length).unwrap_or_default()
+    }
+}
+
+/// One function for texts of any size, which saves kilobytes.
+#[inline(never)]
+fn append(to: &mut [u8], length: &mut usize, bytes: &[u8]) {
+    for (to, from) in to.iter_mut().skip(*length).zip(bytes) {
+        *to = *from;
+        *length += 1;
     }
 }
 

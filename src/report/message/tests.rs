@@ -256,6 +256,9 @@ fn a_command_that_could_not_be_run() {
     let words = Line(&[c"corral", c"no-such"]);
     let bare = Record { words: &words, ..record("ENOENT", "ENOENT") };
     assert_eq!(line(&bare), "corral: cannot run no-such: ENOENT; check the name and PATH");
+    let words = Line(&[c"corral", c""]);
+    let empty = Record { words: &words, ..bare };
+    assert_eq!(line(&empty), "corral: cannot run: ENOENT; COMMAND is an empty word");
     assert_eq!(line(&record("EIO", "EIO")), "corral: cannot run /bin/sh: EIO");
     let unknown = Record { detail: Detail::None, ..record("", "") };
     assert_eq!(line(&unknown), "corral: cannot run /bin/sh");
