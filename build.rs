@@ -93,11 +93,12 @@ fn help() -> String {
     let mut text = USAGE.to_owned();
     for group in table::Group::ALL {
         text += &format!("\n{}:\n", group.title());
-        for row in table::OPTIONS.iter().filter(|row| row.group == group) {
+        let rows = table::OPTIONS.iter().zip(table::HELP_ROWS);
+        for (row, more) in rows.filter(|(_, more)| more.group == group) {
             let metavar = row.metavar.map(|metavar| format!(" {metavar}"));
             let left = format!("--{}{}", row.name, metavar.unwrap_or_default());
-            let default = row.default.map(|default| format!(" (default: {default})"));
-            let right = format!("{}{}", row.help, default.unwrap_or_default());
+            let default = more.default.map(|default| format!(" (default: {default})"));
+            let right = format!("{}{}", more.help, default.unwrap_or_default());
             text += &entry(&left, &right, OPTION_TEXT);
         }
     }

@@ -3,7 +3,7 @@
 //! `tests/snapshots/help.txt` shows each change of it in review;
 //! `UPDATE_SNAPSHOTS=1 cargo test --test help` writes it anew.
 
-use corral::cli::table::{OPTIONS, STATUSES};
+use corral::cli::table::{HELP_ROWS, OPTIONS, STATUSES};
 use corral::cli::{HELP, VERSION};
 
 #[test]
@@ -41,11 +41,11 @@ fn words() -> String {
 #[test]
 fn each_option_is_listed_once_with_all_that_is_known() {
     let mut from = 0;
-    for row in &OPTIONS {
+    for (row, more) in OPTIONS.iter().zip(HELP_ROWS) {
         let metavar = row.metavar.map(|metavar| format!(" {metavar}"));
-        let default = row.default.map(|default| format!(" (default: {default})"));
+        let default = more.default.map(|default| format!(" (default: {default})"));
         let (metavar, default) = (metavar.unwrap_or_default(), default.unwrap_or_default());
-        let entry = format!("--{}{metavar} {}{default}", row.name, row.help);
+        let entry = format!("--{}{metavar} {}{default}", row.name, more.help);
         let words = words();
         let at = words[from..].find(&entry).unwrap_or_else(|| panic!("{entry}"));
         from += at + entry.len();

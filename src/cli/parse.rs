@@ -52,7 +52,7 @@ enum Shape {
 /// The first thing that is wrong with it.
 pub fn parse(words: &dyn Words) -> Result<Given, Misuse> {
     let mut plan = Plan::DEFAULT;
-    let mut seen = [false; OPTIONS.len()];
+    let mut seen = 0;
     let mut at = 1;
     while let Some(word) = words.word(at) {
         let (row, value) = match shape(word.to_bytes()) {
@@ -101,14 +101,15 @@ fn shape(word: &[u8]) -> Shape {
     }
 }
 
-fn once(row: &'static Row, seen: &mut [bool; OPTIONS.len()]) -> Result<(), Misuse> {
-    match seen.get_mut(row.opt as usize) {
-        Some(seen) if !*seen => {
-            *seen = true;
-            Ok(())
-        }
-        Some(_) | None => Err(Misuse(Kind::Twice(row))),
+/// Takes note of an option in `seen`, a bit for each.
+fn once(row: &'static Row, seen: &mut u64) -> Result<(), Misuse> {
+    const { assert!(OPTIONS.len() <= 64) };
+    let bit = 1 << row.opt as u32;
+    if *seen & bit != 0 {
+        return Err(Misuse(Kind::Twice(row)));
     }
+    *seen |= bit;
+    Ok(())
 }
 
 /// The option in `-x`.

@@ -1,62 +1,14 @@
 //! Which options exist?
 //!
-//! Const data, and the only place where an option is defined: the parser, the
-//! typo suggestions and, by way of build.rs, the help text are made from it. The
-//! exit statuses stand here too, since the help shows them; `policy::verdict`
+//! The only place where an option is defined, one row each: the parser, the typo
+//! suggestions and, by way of build.rs, the help text are made from it. The exit
+//! statuses stand here too, since the help shows them; `policy::verdict`
 //! has their numbers, and a test holds the two together.
 //!
-//! Invariants, tested below: one row for each [`Opt`], in its order and so sorted
-//! by group; names unique, ASCII and lowercase; what a value may be is said in
-//! words that follow "it wants".
+//! Invariants, tested below: rows sorted by group; names unique, ASCII and
+//! lowercase; what a value may be is said in words that follow "it wants".
 //!
 //! May use: nothing, since build.rs includes this file as a module of its own.
-
-/// Which option.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Opt {
-    /// `--wall`.
-    Wall,
-    /// `--max-output`.
-    MaxOutput,
-    /// `--output-limit`.
-    OutputLimit,
-    /// `--mem`.
-    Mem,
-    /// `--pids`.
-    Pids,
-    /// `--signal`.
-    Signal,
-    /// `--signal-scope`.
-    SignalScope,
-    /// `--grace`.
-    Grace,
-    /// `--prove`.
-    Prove,
-    /// `--linger`.
-    Linger,
-    /// `--leftovers`.
-    Leftovers,
-    /// `--cgroup-mode`.
-    CgroupMode,
-    /// `--no-new-privs`.
-    NoNewPrivs,
-    /// `--close-fds`.
-    CloseFds,
-    /// `--json`.
-    Json,
-    /// `--run-id`.
-    RunId,
-    /// `--label`.
-    Label,
-    /// `--redact-argv`.
-    RedactArgv,
-    /// `--quiet`.
-    Quiet,
-    /// `--help`.
-    Help,
-    /// `--version`.
-    Version,
-}
 
 /// What an option is about; the help shows the groups in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -90,7 +42,7 @@ impl Group {
     }
 }
 
-/// One option.
+/// One option, as far as the parser needs it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Row {
     /// Which.
@@ -100,16 +52,61 @@ pub struct Row {
     /// What the help shows for its value; `None`: a flag, which takes none.
     /// Alternatives are divided by `|`.
     pub metavar: Option<&'static str>,
+    /// What its value may be, in words that follow "it wants"; empty for a flag.
+    pub wants: &'static str,
+    /// What people call it elsewhere: words for suggestions, never accepted.
+    pub kin: &'static [&'static str],
+}
+
+/// What the help says of an option besides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HelpRow {
     /// What it does, one line.
     pub help: &'static str,
     /// Its value where it is not given, as the user would write it.
     pub default: Option<&'static str>,
     /// What it is about.
     pub group: Group,
-    /// What its value may be, in words that follow "it wants"; empty for a flag.
-    pub wants: &'static str,
-    /// What people call it elsewhere: words for suggestions, never accepted.
-    pub kin: &'static [&'static str],
+}
+
+/// Makes of one row for each option what the parser needs and what the help
+/// needs. The latter is a constant that only build.rs and the tests name, so
+/// that its texts are not in the binary a second time.
+macro_rules! options {
+    ($($opt:ident {
+        name: $name:literal,
+        metavar: $metavar:expr,
+        help: $help:literal,
+        default: $default:expr,
+        group: $group:ident,
+        wants: $wants:expr,
+        kin: $kin:expr,
+    })*) => {
+        /// Which option.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Opt {
+            $(#[doc = concat!("`--", $name, "`.")] $opt,)*
+        }
+
+        /// How many options there are.
+        const COUNT: usize = [$($name),*].len();
+
+        /// Every option, in the order of [`Opt`].
+        pub static OPTIONS: [Row; COUNT] = [$(Row {
+            opt: Opt::$opt,
+            name: $name,
+            metavar: $metavar,
+            wants: $wants,
+            kin: &$kin,
+        }),*];
+
+        /// What the help says of each, in the same order.
+        pub const HELP_ROWS: [HelpRow; COUNT] = [$(HelpRow {
+            help: $help,
+            default: $default,
+            group: Group::$group,
+        }),*];
+    };
 }
 
 /// What a duration may be.
@@ -117,221 +114,199 @@ const DURATION: &str = "a duration such as 1.5s, 90m or 2h";
 /// What a size may be.
 const SIZE: &str = "a whole number of bytes, or one with K, M or G";
 
-/// Every option.
-pub static OPTIONS: [Row; 21] = [
-    Row {
-        opt: Opt::Wall,
+options! {
+    Wall {
         name: "wall",
         metavar: Some("DURATION"),
         help: "end the run after this much time",
         default: None,
-        group: Group::Limits,
+        group: Limits,
         wants: DURATION,
-        kin: &["timeout", "time", "time-limit"],
-    },
-    Row {
-        opt: Opt::MaxOutput,
+        kin: ["timeout", "time", "time-limit"],
+    }
+    MaxOutput {
         name: "max-output",
         metavar: Some("HEAD[+TAIL]"),
         help: "pass on the first HEAD bytes of stdout and stderr together, and the last TAIL; \
                drop the rest",
         default: None,
-        group: Group::Limits,
+        group: Limits,
         wants: "HEAD or HEAD+TAIL, each a whole number of bytes or one with K, M or G",
-        kin: &[],
-    },
-    Row {
-        opt: Opt::OutputLimit,
+        kin: [],
+    }
+    OutputLimit {
         name: "output-limit",
         metavar: Some("SIZE"),
         help: "end the run when stdout and stderr together pass SIZE",
         default: None,
-        group: Group::Limits,
+        group: Limits,
         wants: SIZE,
-        kin: &["limit-output"],
-    },
-    Row {
-        opt: Opt::Mem,
+        kin: ["limit-output"],
+    }
+    Mem {
         name: "mem",
         metavar: Some("SIZE"),
         help: "most memory of the whole tree (enforced mode)",
         default: None,
-        group: Group::Limits,
+        group: Limits,
         wants: SIZE,
-        kin: &["memory", "memory-max"],
-    },
-    Row {
-        opt: Opt::Pids,
+        kin: ["memory", "memory-max"],
+    }
+    Pids {
         name: "pids",
         metavar: Some("N"),
         help: "most processes and threads at once (enforced mode)",
         default: None,
-        group: Group::Limits,
+        group: Limits,
         wants: "a whole number",
-        kin: &["pids-max", "pids-limit"],
-    },
-    Row {
-        opt: Opt::Signal,
+        kin: ["pids-max", "pids-limit"],
+    }
+    Signal {
         name: "signal",
         metavar: Some("SIG[:WAIT][,SIG]..."),
         help: "the signals before SIGKILL, four at most, with the wait after each but the last",
         default: Some("TERM"),
-        group: Group::End,
+        group: End,
         wants: "signals such as INT or INT:2s,TERM",
-        kin: &["stop-signal"],
-    },
-    Row {
-        opt: Opt::SignalScope,
+        kin: ["stop-signal"],
+    }
+    SignalScope {
         name: "signal-scope",
         metavar: Some("tree|command"),
         help: "whom these signals go to: every process, or the command alone",
         default: Some("tree"),
-        group: Group::End,
+        group: End,
         wants: "tree or command",
-        kin: &[],
-    },
-    Row {
-        opt: Opt::Grace,
+        kin: [],
+    }
+    Grace {
         name: "grace",
         metavar: Some("DURATION"),
         help: "time between the last of them and SIGKILL; 0s: SIGKILL at once",
         default: Some("1s"),
-        group: Group::End,
+        group: End,
         wants: DURATION,
-        kin: &["kill-after", "grace-period"],
-    },
-    Row {
-        opt: Opt::Prove,
+        kin: ["kill-after", "grace-period"],
+    }
+    Prove {
         name: "prove",
         metavar: Some("DURATION"),
         help: "time to prove that nothing is left",
         default: Some("5s"),
-        group: Group::End,
+        group: End,
         wants: DURATION,
-        kin: &[],
-    },
-    Row {
-        opt: Opt::Linger,
+        kin: [],
+    }
+    Linger {
         name: "linger",
         metavar: Some("DURATION"),
         help: "time for processes that outlive the command to end by themselves",
         default: Some("100ms"),
-        group: Group::End,
+        group: End,
         wants: DURATION,
-        kin: &[],
-    },
-    Row {
-        opt: Opt::Leftovers,
+        kin: [],
+    }
+    Leftovers {
         name: "leftovers",
         metavar: Some("stop|fail|wait"),
         help: "what becomes of them then: stop them, stop them and exit 119 instead of 0, or \
                wait for them",
         default: Some("stop"),
-        group: Group::End,
+        group: End,
         wants: "stop, fail or wait",
-        kin: &[],
-    },
-    Row {
-        opt: Opt::CgroupMode,
+        kin: [],
+    }
+    CgroupMode {
         name: "cgroup-mode",
         metavar: Some("auto|enforced|fallback"),
         help: "use a cgroup where it can be had, or refuse to run without one, or use none",
         default: Some("auto"),
-        group: Group::Start,
+        group: Start,
         wants: "auto, enforced or fallback",
-        kin: &[],
-    },
-    Row {
-        opt: Opt::NoNewPrivs,
+        kin: [],
+    }
+    NoNewPrivs {
         name: "no-new-privs",
         metavar: None,
         help: "let no setuid program raise privileges in the command",
         default: None,
-        group: Group::Start,
+        group: Start,
         wants: "",
-        kin: &["no-new-privileges"],
-    },
-    Row {
-        opt: Opt::CloseFds,
+        kin: ["no-new-privileges"],
+    }
+    CloseFds {
         name: "close-fds",
         metavar: None,
         help: "let the command inherit only descriptors 0, 1 and 2",
         default: None,
-        group: Group::Start,
+        group: Start,
         wants: "",
-        kin: &[],
-    },
-    Row {
-        opt: Opt::Json,
+        kin: [],
+    }
+    Json {
         name: "json",
         metavar: Some("FILE|fd:N"),
         help: "write one JSON record of the run",
         default: None,
-        group: Group::Record,
+        group: Record,
         wants: "a file, or fd:N with N at least 3; ./fd:N is a file of that name",
-        kin: &["record", "report"],
-    },
-    Row {
-        opt: Opt::RunId,
+        kin: ["record", "report"],
+    }
+    RunId {
         name: "run-id",
         metavar: Some("ID"),
         help: "name of the run, which the command sees as CORRAL_RUN_ID (default: random)",
         default: None,
-        group: Group::Record,
+        group: Record,
         wants: "1 to 64 of A-Z, a-z, 0-9, '.', '_' and '-'",
-        kin: &[],
-    },
-    Row {
-        opt: Opt::Label,
+        kin: [],
+    }
+    Label {
         name: "label",
         metavar: Some("KEY=VALUE"),
         help: "carry this into the record; up to 16 times",
         default: None,
-        group: Group::Record,
+        group: Record,
         wants: "KEY=VALUE, the KEY not empty",
-        kin: &["tag"],
-    },
-    Row {
-        opt: Opt::RedactArgv,
+        kin: ["tag"],
+    }
+    RedactArgv {
         name: "redact-argv",
         metavar: None,
         help: "record only the command's first word and how many follow",
         default: None,
-        group: Group::Record,
+        group: Record,
         wants: "",
-        kin: &["redact"],
-    },
-    Row {
-        opt: Opt::Quiet,
+        kin: ["redact"],
+    }
+    Quiet {
         name: "quiet",
         metavar: None,
         help: "print nothing but corral's own errors",
         default: None,
-        group: Group::Other,
+        group: Other,
         wants: "",
-        kin: &["silent"],
-    },
-    Row {
-        opt: Opt::Help,
+        kin: ["silent"],
+    }
+    Help {
         name: "help",
         metavar: None,
         help: "print this and exit; -h does, too",
         default: None,
-        group: Group::Other,
+        group: Other,
         wants: "",
-        kin: &["usage"],
-    },
-    Row {
-        opt: Opt::Version,
+        kin: ["usage"],
+    }
+    Version {
         name: "version",
         metavar: None,
         help: "print the version and exit; -V does, too",
         default: None,
-        group: Group::Other,
+        group: Other,
         wants: "",
-        kin: &[],
-    },
-];
+        kin: [],
+    }
+}
 
 /// Exit statuses other than the command's own, and what each means.
 pub const STATUSES: [(&str, &str); 9] = [
@@ -352,14 +327,6 @@ mod tests {
     use crate::policy::verdict;
 
     #[test]
-    fn each_option_has_its_row_at_its_place() {
-        for (at, row) in OPTIONS.iter().enumerate() {
-            assert_eq!(row.opt as usize, at, "{}", row.name);
-        }
-        assert_eq!(OPTIONS.len(), Opt::Version as usize + 1);
-    }
-
-    #[test]
     fn names_are_unique_lowercase_ascii() {
         for (at, row) in OPTIONS.iter().enumerate() {
             let plain = |byte: u8| byte.is_ascii_lowercase() || byte == b'-';
@@ -371,25 +338,25 @@ mod tests {
 
     #[test]
     fn groups_follow_their_order_and_none_is_empty() {
-        assert!(OPTIONS.is_sorted_by_key(|row| row.group));
+        assert!(HELP_ROWS.is_sorted_by_key(|row| row.group));
         assert!(Group::ALL.is_sorted());
         for group in Group::ALL {
-            assert!(OPTIONS.iter().any(|row| row.group == group), "{group:?}");
+            assert!(HELP_ROWS.iter().any(|row| row.group == group), "{group:?}");
         }
-        assert!(OPTIONS.iter().all(|row| Group::ALL.contains(&row.group)));
+        assert!(HELP_ROWS.iter().all(|row| Group::ALL.contains(&row.group)));
     }
 
     #[test]
     fn texts_are_plain_lines() {
-        for row in &OPTIONS {
-            let texts = [row.help, row.wants, row.metavar.unwrap_or("-")];
-            for text in texts.into_iter().chain(row.default) {
+        for (row, more) in OPTIONS.iter().zip(HELP_ROWS) {
+            let texts = [more.help, row.wants, row.metavar.unwrap_or("-")];
+            for text in texts.into_iter().chain(more.default) {
                 assert!(text.bytes().all(|byte| matches!(byte, b' '..=b'~')), "{text}");
                 assert!(!text.contains("  ") && !text.ends_with('.') || text.ends_with("..."));
             }
-            assert!(row.help.starts_with(|first: char| first.is_ascii_lowercase()));
+            assert!(more.help.starts_with(|first: char| first.is_ascii_lowercase()));
             assert_eq!(row.metavar.is_none(), row.wants.is_empty(), "{}", row.name);
-            assert!(row.metavar.is_some() || row.default.is_none(), "{}", row.name);
+            assert!(row.metavar.is_some() || more.default.is_none(), "{}", row.name);
         }
     }
 
