@@ -22,74 +22,22 @@ const RTMAX: i32 = 64;
 /// Second names, for reading only.
 const ALIASES: [(&str, i32); 4] = [("IOT", 6), ("CLD", 17), ("POLL", 29), ("UNUSED", 31)];
 
+/// The names in the order of their numbers, from 1 on. One text: a table of 64
+/// would weigh three times as much. Between SYS and RTMIN there are two that are
+/// empty.
+const NAMES: &str = "\
+HUP INT QUIT ILL TRAP ABRT BUS FPE KILL USR1 SEGV USR2 PIPE ALRM TERM STKFLT \
+CHLD CONT STOP TSTP TTIN TTOU URG XCPU XFSZ VTALRM PROF WINCH IO PWR SYS   \
+RTMIN RTMIN+1 RTMIN+2 RTMIN+3 RTMIN+4 RTMIN+5 RTMIN+6 RTMIN+7 RTMIN+8 RTMIN+9 \
+RTMIN+10 RTMIN+11 RTMIN+12 RTMIN+13 RTMIN+14 RTMIN+15 RTMAX-14 RTMAX-13 \
+RTMAX-12 RTMAX-11 RTMAX-10 RTMAX-9 RTMAX-8 RTMAX-7 RTMAX-6 RTMAX-5 RTMAX-4 \
+RTMAX-3 RTMAX-2 RTMAX-1 RTMAX";
+
 /// The name of a signal without SIG, as `TERM`.
 #[must_use]
-pub const fn name(signal: i32) -> Option<&'static str> {
-    Some(match signal {
-        1 => "HUP",
-        2 => "INT",
-        3 => "QUIT",
-        4 => "ILL",
-        5 => "TRAP",
-        6 => "ABRT",
-        7 => "BUS",
-        8 => "FPE",
-        9 => "KILL",
-        10 => "USR1",
-        11 => "SEGV",
-        12 => "USR2",
-        13 => "PIPE",
-        14 => "ALRM",
-        15 => "TERM",
-        16 => "STKFLT",
-        17 => "CHLD",
-        18 => "CONT",
-        19 => "STOP",
-        20 => "TSTP",
-        21 => "TTIN",
-        22 => "TTOU",
-        23 => "URG",
-        24 => "XCPU",
-        25 => "XFSZ",
-        26 => "VTALRM",
-        27 => "PROF",
-        28 => "WINCH",
-        29 => "IO",
-        30 => "PWR",
-        31 => "SYS",
-        34 => "RTMIN",
-        35 => "RTMIN+1",
-        36 => "RTMIN+2",
-        37 => "RTMIN+3",
-        38 => "RTMIN+4",
-        39 => "RTMIN+5",
-        40 => "RTMIN+6",
-        41 => "RTMIN+7",
-        42 => "RTMIN+8",
-        43 => "RTMIN+9",
-        44 => "RTMIN+10",
-        45 => "RTMIN+11",
-        46 => "RTMIN+12",
-        47 => "RTMIN+13",
-        48 => "RTMIN+14",
-        49 => "RTMIN+15",
-        50 => "RTMAX-14",
-        51 => "RTMAX-13",
-        52 => "RTMAX-12",
-        53 => "RTMAX-11",
-        54 => "RTMAX-10",
-        55 => "RTMAX-9",
-        56 => "RTMAX-8",
-        57 => "RTMAX-7",
-        58 => "RTMAX-6",
-        59 => "RTMAX-5",
-        60 => "RTMAX-4",
-        61 => "RTMAX-3",
-        62 => "RTMAX-2",
-        63 => "RTMAX-1",
-        64 => "RTMAX",
-        _ => return None,
-    })
+pub fn name(signal: i32) -> Option<&'static str> {
+    let place = usize::try_from(signal).ok()?.checked_sub(1)?;
+    NAMES.split(' ').nth(place).filter(|name| !name.is_empty())
 }
 
 /// The number of a signal: a name with or without SIG in any case, a number from
@@ -100,10 +48,10 @@ pub fn number(text: &[u8]) -> Option<i32> {
         return (1..=RTMAX).contains(&number).then_some(number);
     }
     let text = without_sig(text);
-    let named = (1..=RTMAX).find(|&signal| {
-        name(signal).is_some_and(|name| name.as_bytes().eq_ignore_ascii_case(text))
-    });
-    named.or_else(|| alias(text)).or_else(|| real_time(text))
+    let called = |name: &str| name.as_bytes().eq_ignore_ascii_case(text);
+    let named = (1..=RTMAX).find(|&signal| name(signal).is_some_and(called));
+    let alias = || ALIASES.iter().find(|(name, _)| called(name)).map(|(_, signal)| *signal);
+    named.or_else(alias).or_else(|| real_time(text))
 }
 
 /// The names that a typo may have meant, with their numbers.
@@ -117,11 +65,6 @@ pub(super) fn without_sig(text: &[u8]) -> &[u8] {
         Some((sig, rest)) if sig.eq_ignore_ascii_case(b"SIG") => rest,
         Some(_) | None => text,
     }
-}
-
-fn alias(text: &[u8]) -> Option<i32> {
-    let found = ALIASES.iter().find(|(name, _)| name.as_bytes().eq_ignore_ascii_case(text));
-    found.map(|(_, signal)| *signal)
 }
 
 /// The forms that `kill -l` does not show: `RTMIN+16` to `RTMIN+30`, and so on.
