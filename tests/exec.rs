@@ -54,14 +54,20 @@ fn every_exit_status_passes() {
 
 #[test]
 fn every_signal_becomes_a_status() {
+    let mut seen = std::collections::BTreeSet::new();
     // Those that end a process: not the ones ignored or stopping by default.
     let stops = [17, 18, 19, 20, 21, 22, 23, 28];
+    let names = ["HUP", "INT", "QUIT", "ILL", "TRAP", "ABRT", "BUS", "FPE", "KILL", "USR1", "SEGV"];
     for signal in (1..=64).filter(|signal| !stops.contains(signal) && !(32..34).contains(signal)) {
         let text = format!("ulimit -c 0; kill -{signal} $$; exit 99");
         let outcome = Run::corral(&[]).command(["sh", "-c", &text]).run();
         outcome.assert_status(128 + signal);
         assert_eq!(outcome.record("/cause"), "exited");
-        assert_eq!(outcome.record("/command_status/signal"), signal);
+        let recorded = outcome.record("/command_status/signal").as_str().unwrap();
+        if let Some(name) = usize::try_from(signal - 1).ok().and_then(|index| names.get(index)) {
+            assert_eq!(recorded, *name);
+        }
+        assert!(seen.insert(recorded.to_owned()), "{recorded} for two signals");
         assert!(outcome.record("/command_status/code").is_null());
         assert_eq!(outcome.record("/command_status/core_dumped"), false);
     }
@@ -139,9 +145,10 @@ fn a_mount_that_forbids_it() {
         return;
     }
     let text = "mount --make-rprivate / && d=$(mktemp -d) && mount -t tmpfs -o noexec none $d && \
-                cp \"$(command -v true)\" $d/tool || exit 77; $C $d/tool; s=$?; \
+                cp \"$T\" $d/tool || exit 77; $C $d/tool; s=$?; \
                 umount $d; rmdir $d; exit $s";
-    let outcome = Run::argv(["unshare", "-m", "sh", "-c", text]).run();
+    let outcome =
+        Run::argv(["unshare", "-m", "sh", "-c", text]).env("T", kit::find("true").unwrap()).run();
     outcome.assert_status(126);
     assert!(only_line(&outcome).contains("EACCES"), "{outcome:#?}");
 }
@@ -306,4 +313,27 @@ fn a_working_directory_that_is_gone() {
     let outcome = Run::shell(text).env("J", &record).run();
     outcome.assert_status(8);
     assert!(fs::read_to_string(record).unwrap().contains("\"exited\""));
+}
+
+#[test]
+fn one_word_too_many() {
+    if !have(&["bash"]) {
+        return;
+    }
+    // Words that just fit for corral, but not beside CORRAL_RUN_ID. A stack of
+    // 512 KiB makes 128 KiB the most that exec takes.
+    let place = tempfile::tempdir().unwrap();
+    symlink(common::corral(), place.path().join("c")).unwrap();
+    let text = "cd \"$D\"; unset $(compgen -e); ulimit -s 512; printf -v half '%*s' 65000 x; \
+                for n in {65000..66100..20}; do printf -v rest '%*s' $n x; \
+                ./c /bin/true \"$half\" \"$rest\"; echo $?; done";
+    let outcome = Run::argv(["bash", "-c", text]).env("D", place.path()).run();
+    outcome.assert_nothing_left();
+    let statuses = String::from_utf8_lossy(&outcome.stdout).into_owned();
+    assert!(statuses.lines().all(|status| status == "0" || status == "126"), "{outcome:#?}");
+    let said =
+        |who: &str| outcome.stderr.lines().filter(|line| line.starts_with(who)).collect::<Vec<_>>();
+    assert!(!said("bash: ").is_empty(), "the limit was not reached: {outcome:#?}");
+    let ours = said("corral: ");
+    assert!(!ours.is_empty() && ours.iter().all(|line| line.contains("E2BIG")), "{outcome:#?}");
 }

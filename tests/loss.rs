@@ -188,8 +188,7 @@ fn killed_by_the_command_itself() {
 
 #[test]
 fn a_monitor_that_is_stopped_does_not_hold_the_limit() {
-    let mut run =
-        Run::corral(&["--wall=1500ms", "--grace=300ms"]).command(["sh", "-c", TREE]).start();
+    let mut run = Run::corral(&["--wall=2s", "--grace=300ms"]).command(["sh", "-c", TREE]).start();
     run.ready();
     run.signal(Signal::STOP);
     let monitor = run.pid();

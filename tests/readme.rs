@@ -13,7 +13,7 @@ use std::path::Path;
 
 use common::{Run, corral, skip};
 use corral::cli::HELP;
-use corral::cli::table::{Group, OPTIONS, Opt, Row, STATUSES};
+use corral::cli::table::{Group, HELP_ROWS, HelpRow, OPTIONS, Opt, Row, STATUSES};
 use corral::policy::cause::Cause;
 use corral::policy::verdict;
 use serde_json::Value;
@@ -49,12 +49,12 @@ fn quoted(text: &str) -> Vec<&str> {
 }
 
 /// What the last column says of an option.
-fn default_of(row: &Row) -> String {
+fn default_of(row: &Row, more: &HelpRow) -> String {
     let words = HELP.split_whitespace().collect::<Vec<_>>().join(" ");
     let (_, entry) = words.split_once(&format!(" --{} ", row.name)).unwrap();
     let entry = entry.split(" --").next().unwrap();
     let said = entry.split_once("(default: ").and_then(|(_, rest)| rest.split_once(')'));
-    match (row.default, said) {
+    match (more.default, said) {
         (Some(default), _) => default.to_owned(),
         (None, Some((said, _))) if entry.starts_with(row.metavar.unwrap_or("-")) => said.to_owned(),
         (None, _) if matches!(row.opt, Opt::Help | Opt::Version) => "-".to_owned(),
@@ -68,9 +68,9 @@ fn the_options_are_those_of_the_table() {
     let mut wanted = Vec::new();
     for group in Group::ALL {
         wanted.push((format!("**{}**", group.title()), String::new()));
-        for row in OPTIONS.iter().filter(|row| row.group == group) {
+        for (row, more) in OPTIONS.iter().zip(&HELP_ROWS).filter(|(_, more)| more.group == group) {
             let metavar = row.metavar.map(|metavar| format!(" {metavar}")).unwrap_or_default();
-            wanted.push((format!("`--{}{metavar}`", row.name), default_of(row)));
+            wanted.push((format!("`--{}{metavar}`", row.name), default_of(row, more)));
         }
     }
     let rows = table(section("Options"));

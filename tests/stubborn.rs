@@ -11,7 +11,9 @@ mod kit;
 use std::time::Duration;
 
 use common::{NOBODY, Run, Signal, install, root_or_skip};
-use kit::{OldGroup, PYTHON, assert_record, have, number, only_line};
+use kit::{
+    OldGroup, PYTHON, assert_cancelled, assert_record, cancel_when_ready, have, number, only_line,
+};
 
 /// Above every deadline used here, below every life of a process.
 const SOON: Duration = Duration::from_secs(15);
@@ -22,17 +24,17 @@ fn script(options: &[&str], text: &str) -> Run {
 
 #[test]
 fn the_limit_ends_a_willing_command() {
-    let outcome = script(&["--wall", "300ms"], "echo begun; exec sleep 30").run();
+    let outcome = script(&["--wall", "1s"], "echo begun; exec sleep 30").run();
     outcome.assert_status(124);
     outcome.assert_nothing_left();
     assert_eq!(outcome.stdout, b"begun\n");
     assert_record(&outcome, "wall", 124);
     assert_eq!(outcome.record("/escalated"), false);
-    assert_eq!(outcome.record("/command_status/signal"), 15);
+    assert_eq!(outcome.record("/command_status/signal"), "TERM");
     assert_eq!(number(&outcome, "/tree_at_cause_total"), 1);
     assert_eq!(outcome.record("/tree_at_cause/0/name"), "sleep");
     // Not before its time, and the clock starts just before the clone.
-    assert!(number(&outcome, "/steps_us/cause_seen") >= 300_000);
+    assert!(number(&outcome, "/steps_us/cause_seen") >= 1_000_000);
     assert!(only_line(&outcome).contains("sleep"));
 }
 
@@ -46,18 +48,20 @@ fn an_empty_tree_ends_the_grace() {
 
 #[test]
 fn a_tree_that_ignores_the_signal() {
-    let text = "trap '' TERM; sleep 30 & setsid sleep 30 & echo ready; sleep 30";
+    let text = "trap '' TERM; sleep 30 & setsid sleep 30 & sleep 30 & echo ready; wait";
     for grace in ["0s", "400ms"] {
-        let outcome = script(&["--wall", "400ms", "--grace", grace], text).run();
-        outcome.assert_status(124);
-        outcome.assert_nothing_left();
-        assert_record(&outcome, "wall", 124);
+        let outcome = cancel_when_ready(script(&["--grace", grace], text));
+        assert_cancelled(&outcome, Signal::TERM);
         assert_eq!(outcome.record("/escalated"), true);
         assert_eq!(number(&outcome, "/tree_at_cause_total"), 4);
         let waited =
             number(&outcome, "/steps_us/killed") - number(&outcome, "/steps_us/cause_seen");
         assert!(grace == "0s" || waited >= 400_000, "{waited} µs of grace");
     }
+    let outcome = script(&["--wall=300ms", "--grace=300ms"], text).run();
+    outcome.assert_status(124);
+    outcome.assert_nothing_left();
+    assert_record(&outcome, "wall", 124);
 }
 
 #[test]
@@ -65,23 +69,20 @@ fn jobs_in_groups_of_their_own() {
     if !have(&["bash"]) {
         return;
     }
-    let text = "set -m; sleep 30 & sleep 30 | cat & (sleep 30 & sleep 30) & wait; sleep 30";
-    let outcome = Run::corral(&["--wall", "500ms"]).command(["bash", "-c", text]).run();
-    outcome.assert_status(124);
-    outcome.assert_nothing_left();
-    assert_record(&outcome, "wall", 124);
+    let text = "set -m; sleep 30 & sleep 30 | cat & (sleep 30 & sleep 30) & echo ready; wait";
+    let outcome = cancel_when_ready(Run::corral(&[]).command(["bash", "-c", text]));
+    assert_cancelled(&outcome, Signal::TERM);
 }
 
 #[test]
 fn restarters() {
     // Each starts its worker again as soon as that has ended; bounded.
-    let text = "watch() { trap '' TERM HUP INT; n=0; \
+    let text = "trap '' TERM HUP INT; watch() { n=0; \
                 while [ $n -lt 60 ]; do sleep 30 & wait $!; n=$((n+1)); done; }; \
-                watch & (watch) & setsid sh -c 'trap \"\" TERM; n=0; \
-                while [ $n -lt 60 ]; do sleep 30; n=$((n+1)); done' & wait; sleep 30";
-    let outcome = script(&["--wall", "400ms", "--grace", "400ms"], text).run();
-    outcome.assert_status(124);
-    outcome.assert_nothing_left();
+                watch & (watch) & setsid sh -c 'n=0; \
+                while [ $n -lt 60 ]; do sleep 30; n=$((n+1)); done' & echo ready; wait";
+    let outcome = cancel_when_ready(script(&["--grace=300ms"], text));
+    assert_cancelled(&outcome, Signal::TERM);
     assert_eq!(outcome.record("/escalated"), true);
 }
 
@@ -90,9 +91,8 @@ fn a_handler_that_starts_new_work() {
     let text = "trap 'setsid sleep 30 & \
                 setsid sh -c \"trap \\\"\\\" TERM; sleep 30\" & (sleep 30 &); echo spread; exit 0' \
                 TERM; echo ready; while :; do sleep 0.1; done";
-    let outcome = script(&["--wall", "400ms", "--grace", "600ms"], text).run();
-    outcome.assert_status(124);
-    outcome.assert_nothing_left();
+    let outcome = cancel_when_ready(script(&["--grace=600ms"], text));
+    assert_cancelled(&outcome, Signal::TERM);
     assert_eq!(outcome.stdout, b"ready\nspread\n");
     assert_eq!(outcome.record("/escalated"), true);
     // It exited 0 from its handler: no success for a run that was ended.
@@ -102,10 +102,11 @@ fn a_handler_that_starts_new_work() {
 #[test]
 fn a_success_in_the_grace_is_none() {
     let text = "trap 'exit 0' TERM; echo ready; while :; do sleep 0.05; done";
-    let outcome = script(&["--wall", "400ms", "--grace", "20s"], text).run();
-    outcome.assert_status(124);
+    // The limit is what the command itself sets off, once its trap is set.
+    let outcome = script(&["--output-limit=5", "--grace=20s"], text).run();
+    outcome.assert_status(121);
     outcome.assert_nothing_left();
-    assert_record(&outcome, "wall", 124);
+    assert_record(&outcome, "output", 121);
     assert_eq!(outcome.record("/command_status/code"), 0);
     assert_eq!(outcome.record("/escalated"), false);
 }
@@ -116,56 +117,66 @@ fn cleaning_up_takes_its_time() {
         return;
     }
     let text = "
-import signal, sys, time
+import os, signal, sys, time
 def clean(*a):
     time.sleep(.8); sys.stdout.write('x' * 30000 + '\\ncleaned\\n'); sys.stdout.flush(); sys.exit(3)
 signal.signal(signal.SIGTERM, clean)
+os.write(1, b'ready\\n')
 time.sleep(30)";
-    for options in [&[][..], &["--max-output=1M"]] {
-        let all = [&["--wall=500ms", "--grace=20s"], options].concat();
-        let outcome = Run::corral(&all).command([PYTHON, "-c", text]).run();
-        outcome.assert_status(124);
-        outcome.assert_nothing_left();
+    for options in [&["--grace=20s"][..], &["--grace=20s", "--max-output=1M"]] {
+        let outcome = cancel_when_ready(Run::corral(options).command([PYTHON, "-c", text]));
+        assert_cancelled(&outcome, Signal::TERM);
         assert!(outcome.stdout.ends_with(b"\ncleaned\n"), "{outcome:#?}");
-        assert_eq!(outcome.stdout.len(), 30009);
+        assert_eq!(outcome.stdout.len(), 6 + 30009);
         assert_eq!(outcome.record("/escalated"), false);
     }
 }
 
 #[test]
 fn a_shell_waits_for_its_child_before_its_trap() {
-    let text = "trap 'echo cleaned; exit 0' TERM; sleep 30; echo never";
-    let outcome = script(&["--wall=300ms", "--grace=20s"], text).run();
-    outcome.assert_status(124);
-    outcome.assert_nothing_left();
+    let text = "trap 'echo cleaned; exit 0' TERM; echo ready; sleep 30; echo never";
+    let outcome = cancel_when_ready(script(&["--grace=20s"], text));
+    assert_cancelled(&outcome, Signal::TERM);
     assert!(outcome.elapsed < SOON);
-    assert_eq!(outcome.stdout, b"cleaned\n");
+    assert_eq!(outcome.stdout, b"ready\ncleaned\n");
     assert_eq!(outcome.record("/escalated"), false);
 }
 
 #[test]
 fn a_handler_in_a_stopped_process_still_runs() {
     // SIGCONT goes with the first signal.
-    let text = "trap 'echo cleaned; exit 0' TERM; kill -STOP $$; while :; do sleep 0.05; done";
-    let outcome = script(&["--wall=400ms", "--grace=20s"], text).run();
-    outcome.assert_status(124);
-    outcome.assert_nothing_left();
-    assert_eq!(outcome.stdout, b"cleaned\n");
+    let text = "trap 'echo cleaned; exit 0' TERM; echo command $$; kill -STOP $$; \
+                while :; do sleep 0.05; done";
+    let outcome = cancel_when_stopped(script(&["--grace=20s"], text));
+    assert_cancelled(&outcome, Signal::TERM);
+    assert!(outcome.stdout.ends_with(b"\ncleaned\n"), "{outcome:#?}");
     assert_eq!(outcome.record("/escalated"), false);
+}
+
+/// Cancels a run once its command has stopped itself.
+fn cancel_when_stopped(run: Run) -> common::Outcome {
+    let mut run = run.start();
+    let pid = kit::wait_pid(&mut run, "command");
+    run.wait_until("the stop", |_| common::proc_state(pid).is_some_and(|(_, state)| state == 'T'));
+    run.signal(Signal::TERM);
+    run.wait()
 }
 
 #[test]
 fn a_stop_is_no_exit() {
     for text in [
-        "kill -STOP $$; sleep 30",
-        "kill -TSTP $$; kill -TTIN $$; kill -STOP $$; sleep 30",
-        "trap '' TERM; sleep 30 & kill -STOP $!; kill -STOP $$; sleep 30",
+        "echo command $$; kill -STOP $$; sleep 30",
+        "echo command $$; kill -TSTP $$; kill -TTIN $$; kill -STOP $$; sleep 30",
+        "trap '' TERM; sleep 30 & kill -STOP $!; echo command $$; kill -STOP $$; sleep 30",
     ] {
+        let outcome = cancel_when_stopped(script(&["--grace=300ms"], text));
+        assert_cancelled(&outcome, Signal::TERM);
+        assert_eq!(outcome.record("/tree_at_cause/0/state"), "T", "{outcome:#?}");
+
         let outcome = script(&["--wall=400ms", "--grace=300ms"], text).run();
         outcome.assert_status(124);
         outcome.assert_nothing_left();
         assert_record(&outcome, "wall", 124);
-        assert_eq!(outcome.record("/tree_at_cause/0/state"), "T", "{outcome:#?}");
     }
 }
 
@@ -185,10 +196,9 @@ fn the_init_of_a_namespace_drops_the_signal() {
     if !have(&["unshare"]) || !root_or_skip() {
         return;
     }
-    let text = "exec unshare -pf sh -c 'setsid sleep 30 & (sleep 30 &); exec sleep 30'";
-    let outcome = script(&["--wall=600ms", "--grace=300ms"], text).run();
-    outcome.assert_status(124);
-    outcome.assert_nothing_left();
+    let text = "exec unshare -pf sh -c 'setsid sleep 30 & (sleep 30 &); echo ready; exec sleep 30'";
+    let outcome = cancel_when_ready(script(&["--grace=300ms"], text));
+    assert_cancelled(&outcome, Signal::TERM);
     assert_eq!(outcome.record("/escalated"), true);
 }
 
@@ -198,7 +208,7 @@ fn a_namespace_left_behind() {
         return;
     }
     let text = "unshare -pf sh -c 'echo inside; setsid sleep 30 & exec sleep 30' & \
-                until [ -s /proc/$!/task/$!/children ]; do :; done; exit 9";
+                until grep -q . /proc/$!/task/$!/children; do :; done; exit 9";
     let outcome = script(&[], text).run();
     outcome.assert_status(9);
     outcome.assert_nothing_left();
@@ -215,8 +225,11 @@ fn traced_by_somebody_who_does_not_wait() {
 import ctypes, os, signal, time
 libc = ctypes.CDLL(None)
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
-if os.fork() == 0:
+pid = os.fork()
+if pid == 0:
     os.setsid(); libc.ptrace(0, 0, 0, 0); os.kill(os.getpid(), signal.SIGSTOP); time.sleep(30)
+while ') t' not in open('/proc/%d/stat' % pid).read(): time.sleep(.01)
+os.write(1, b'ready\\n')
 time.sleep(30)";
     let seized = "
 import ctypes, os, signal, time
@@ -225,15 +238,12 @@ libc.prctl(0x59616d61, ctypes.c_ulong(2**64 - 1), 0, 0, 0)
 pid = os.getpid()
 if os.fork() == 0:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    libc.ptrace(16, pid, 0, 0)
+    if libc.ptrace(16, pid, 0, 0) == 0: os.write(1, b'ready\\n')
     time.sleep(30)
 time.sleep(30)";
     for text in [stopped, seized] {
-        let outcome =
-            Run::corral(&["--wall=600ms", "--grace=300ms"]).command([PYTHON, "-c", text]).run();
-        outcome.assert_status(124);
-        outcome.assert_nothing_left();
-        assert_record(&outcome, "wall", 124);
+        let run = Run::corral(&["--grace=300ms"]).command([PYTHON, "-c", text]);
+        assert_cancelled(&cancel_when_ready(run), Signal::TERM);
     }
 }
 
@@ -246,12 +256,11 @@ fn a_command_that_asks_to_be_traced() {
     let text = "
 import ctypes, os, signal, time
 ctypes.CDLL(None).ptrace(0, 0, 0, 0)
+os.write(1, b'ready\\n')
 os.kill(os.getpid(), signal.SIGUSR1)
 time.sleep(30)";
-    let outcome =
-        Run::corral(&["--wall=600ms", "--grace=300ms"]).command([PYTHON, "-c", text]).run();
-    outcome.assert_status(124);
-    outcome.assert_nothing_left();
+    let run = Run::corral(&["--grace=300ms"]).command([PYTHON, "-c", text]);
+    assert_cancelled(&cancel_when_ready(run), Signal::TERM);
 }
 
 #[test]
@@ -272,17 +281,13 @@ while not full:
         if os.fork() == 0:
             os.setsid(); time.sleep(25); os._exit(0)
     except OSError: full = True
-os.write(1, b'full\\n')
+os.write(1, b'ready\\n')
 time.sleep(25)";
-    let outcome = Run::corral(&["--wall=900ms", "--grace=300ms"])
-        .command([PYTHON, "-c", text])
-        .before(group.enter())
-        .run();
-    outcome.assert_status(124);
-    outcome.assert_nothing_left();
-    assert_eq!(outcome.stdout, b"full\n");
+    let run = Run::corral(&["--grace=300ms"]).command([PYTHON, "-c", text]);
+    let outcome = cancel_when_ready(run.before(group.enter()));
+    assert_cancelled(&outcome, Signal::TERM);
     assert!(outcome.elapsed < SOON);
-    assert_record(&outcome, "wall", 124);
+    assert_eq!(outcome.record("/escalated"), true);
     assert_eq!(group.get("cgroup.procs"), "");
 }
 
@@ -311,17 +316,18 @@ fn a_frozen_process_cannot_be_ended() {
     let Some(group) = OldGroup::new("freezer") else {
         return;
     };
-    let text = "sleep 28 & echo frozen $!; echo $! >\"$G/cgroup.procs\"; \
+    let text = "sleep 28 & until read name </proc/$!/comm && [ $name = sleep ]; do :; done; \
+                echo frozen $!; echo $! >\"$G/cgroup.procs\"; \
                 echo FROZEN >\"$G/freezer.state\"; \
-                until grep -q FROZEN \"$G/freezer.state\"; do :; done; sleep 28";
-    let options = ["--wall=800ms", "--grace=300ms", "--prove=700ms"];
-    let outcome = script(&options, text).env("G", group.path()).run();
+                until grep -q FROZEN \"$G/freezer.state\"; do :; done; echo ready; sleep 28";
+    let options = ["--grace=300ms", "--prove=700ms"];
+    let outcome = cancel_when_ready(script(&options, text).env("G", group.path()));
     outcome.assert_status(120);
     assert!(outcome.elapsed < SOON, "{outcome:#?}");
     let pid = kit::printed_pid(&outcome.stdout, "frozen");
     let left: Vec<i32> = outcome.survivors.iter().map(|one| one.pid).collect();
     assert_eq!(left, [pid], "{outcome:#?}");
-    assert_record(&outcome, "wall", 120);
+    assert_record(&outcome, "cancelled", 120);
     assert_eq!(number(&outcome, "/survivors_total"), 1);
     let survivor = kit::listed(&outcome, "survivors", pid);
     assert_eq!(survivor["name"], "sleep");
@@ -368,13 +374,13 @@ fn a_child_that_became_root() {
     let text = "setsid \"$D/raise\" --reuid 0 --regid 0 --clear-groups sleep 25 \
                 </dev/null >/dev/null 2>&1 & \
                 until grep -q '^Uid:.0.0.0' /proc/$!/status; do :; done; \
-                echo root $!; sleep 25";
-    let options = ["--wall=1s", "--grace=300ms", "--prove=700ms"];
-    let outcome = script(&options, text).env("D", place.path()).uid(NOBODY).run();
+                echo root $!; echo ready; sleep 25";
+    let options = ["--grace=300ms", "--prove=700ms"];
+    let outcome = cancel_when_ready(script(&options, text).env("D", place.path()).uid(NOBODY));
     outcome.assert_status(120);
     assert!(outcome.elapsed < SOON);
     let pid = kit::printed_pid(&outcome.stdout, "root");
-    assert_record(&outcome, "wall", 120);
+    assert_record(&outcome, "cancelled", 120);
     let survivor = kit::listed(&outcome, "survivors", pid);
     assert_eq!(survivor["uid"], 0);
     assert_eq!(number(&outcome, "/survivors_total"), 1);
@@ -389,12 +395,11 @@ fn without_new_privileges_nobody_becomes_root() {
     }
     let place = raiser();
     let text = "grep NoNewPrivs /proc/self/status; \"$D/raise\" --reuid 0 sleep 25; \
-                echo refused; sleep 25";
-    let outcome =
-        script(&["--wall=1s", "--no-new-privs"], text).env("D", place.path()).uid(NOBODY).run();
-    outcome.assert_status(124);
-    outcome.assert_nothing_left();
-    assert_eq!(outcome.stdout, b"NoNewPrivs:\t1\nrefused\n", "{outcome:#?}");
+                echo ready; sleep 25";
+    let run = script(&["--no-new-privs"], text).env("D", place.path()).uid(NOBODY);
+    let outcome = cancel_when_ready(run);
+    assert_cancelled(&outcome, Signal::TERM);
+    assert_eq!(outcome.stdout, b"NoNewPrivs:\t1\nready\n", "{outcome:#?}");
 }
 
 #[test]

@@ -78,7 +78,7 @@ fn the_interrupt_key_comes_once() {
     let outcome = run.wait();
     outcome.assert_nothing_left();
     let shown = terminal.shown();
-    for name in ["SIGINT", "SIGQUIT"] {
+    for name in ["SIGINT\n", "SIGQUIT\n"] {
         assert_eq!(shown.matches(name).count(), 1, "{shown}");
     }
     assert!(shown.contains("rc=131"), "{shown}");
@@ -181,7 +181,7 @@ fn a_terminal_that_is_stopped() {
     for options in ["", "--max-output=1M", "--max-output=10+10", "--output-limit=1G"] {
         let terminal = Terminal::new();
         let text = format!(
-            "\"$C\" --wall=1s --grace=300ms {options} \
+            "\"$C\" --wall=2s --grace=300ms {options} \
              sh -c 'sleep 30 & echo ready; read x </dev/null; i=0; \
              while [ $i -lt 20000 ]; do echo line $i; i=$((i+1)); done; sleep 30'; echo $? >\"$D/rc\""
         );
@@ -342,7 +342,7 @@ fn a_session_leaders_command_gets_the_keys_itself() {
     outcome.assert_nothing_left();
     assert_eq!(outcome.record("/cause"), "exited");
     let shown = terminal.shown();
-    assert_eq!(shown.matches("SIGINT").count(), 1, "{shown}");
+    assert_eq!(shown.matches("SIGINT\n").count(), 1, "{shown}");
 }
 
 #[test]
@@ -358,6 +358,10 @@ fn a_session_leaders_command_has_job_control() {
     terminal.type_(b"this\n");
     terminal.wait(&mut run, "rc=0");
     terminal.wait(&mut run, "waits");
+    // Stopped between vfork and exec, a child would hold its shell in D state.
+    run.wait_until("the second sleep", |run| {
+        run.members().iter().filter(|one| one.name == "sleep").count() == 2
+    });
     terminal.type_(b"\x1a");
     terminal.wait(&mut run, "rc=148");
     let outcome = run.wait();
