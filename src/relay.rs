@@ -50,6 +50,9 @@ const PIPE_BYTES: [u32; 2] = [1024 * 1024, 256 * 1024];
 const TURN_BYTES: usize = 1024 * 1024;
 /// Most operations of one stream in one turn.
 const TURN_STEPS: usize = 16;
+/// Fewer bytes than so many are written into a pipe and not spliced: as many as a
+/// pipe has room for, so that what would fit in one without us fits with us.
+const FEW: u64 = 64 * 1024;
 /// Bytes copied at once.
 const BUFFER: usize = 64 * 1024;
 /// Most pieces of the tail that are offered while giving up: 4 MiB.
@@ -74,11 +77,13 @@ pub struct Relay {
 pub struct Progress {
     /// Bytes that came from the command in this call.
     pub seen: u64,
+    /// An outlet took bytes in this call.
+    pub moved: bool,
     /// The output limit was passed in this call; said once.
     pub over_limit: bool,
     /// corral holds bytes that a reader does not take.
     pub held: bool,
-    /// An outlet cannot be waited for: call again after so long.
+    /// An outlet cannot be waited for: call again after so long, or at once.
     pub retry: Option<Span>,
     /// After [`Relay::drain`]: nothing is left to be passed on.
     pub drained: bool,
@@ -96,6 +101,8 @@ struct Common {
     passed: u64,
     given_up: u64,
     over: bool,
+    /// Whether an outlet took bytes in this call.
+    moved: bool,
     tail: Option<Tail>,
     /// Where bytes are read that are not passed on.
     scratch: List<u8>,
@@ -128,7 +135,8 @@ impl Common {
 
 impl Relay {
     /// Makes the pipes. `outlets` are our stdout and stderr, `None` where one is
-    /// not open: it is then neither piped nor passed on.
+    /// not open: it is then neither piped nor passed on. `quiet` leaves out the
+    /// line about what was left out.
     ///
     /// # Errors
     /// EMFILE, ENFILE.
@@ -136,13 +144,14 @@ impl Relay {
         outlets: [Option<Fd<'static>>; 2],
         max: Option<MaxOutput>,
         limit: Option<u64>,
+        quiet: bool,
     ) -> Result<Self> {
         let one_pipe = matches!(outlets, [Some(a), Some(b)] if is_same_file(a, b));
         let chute = max.is_some_and(|max| max.tail.is_some());
         let outlet = |fd: Option<Fd<'static>>| fd.map(|fd| Outlet::new(fd, chute)).transpose();
         let [out, err] = outlets;
         let found = [outlet(out)?, outlet(err.filter(|_| !one_pipe))?];
-        Self::with(found, one_pipe, max, limit)
+        Self::with(found, one_pipe, max, limit, quiet)
     }
 
     fn with(
@@ -150,10 +159,13 @@ impl Relay {
         one_pipe: bool,
         max: Option<MaxOutput>,
         limit: Option<u64>,
+        quiet: bool,
     ) -> Result<Self> {
         let tail = max.and_then(|max| max.tail);
         let stream = |outlet: Option<Outlet>, has_line: bool| {
-            outlet.map(|outlet| Stream::new(outlet, has_line && tail.is_some())).transpose()
+            outlet
+                .map(|outlet| Stream::new(outlet, has_line && tail.is_some() && !quiet))
+                .transpose()
         };
         let [out, err] = outlets;
         let streams = [stream(out, one_pipe)?, stream(err, true)?];
@@ -164,6 +176,7 @@ impl Relay {
             passed: 0,
             given_up: 0,
             over: false,
+            moved: false,
             tail: tail.map(|most| Tail::new(usize::try_from(most).unwrap_or(usize::MAX))),
             scratch: List::new(),
         };
@@ -202,7 +215,7 @@ impl Relay {
     /// bound, so that timers and signals are looked at in between. `ready` is
     /// what ppoll made of [`Relay::waits`].
     pub fn turn(&mut self, ready: &[Wait; WAITS]) -> Progress {
-        let before = (self.common.seen, self.common.over);
+        let before = self.begin();
         self.heed(ready);
         self.pass();
         self.progress(before)
@@ -213,7 +226,7 @@ impl Relay {
     /// a write end. What comes after the first call is not waited for.
     /// [`Progress::drained`] says when nothing is left.
     pub fn drain(&mut self, ready: &[Wait; WAITS]) -> Progress {
-        let before = (self.common.seen, self.common.over);
+        let before = self.begin();
         self.heed(ready);
         self.expect_end();
         self.pass();
@@ -252,6 +265,11 @@ impl Relay {
             dropped_bytes: (out + err).saturating_sub(self.common.passed),
             given_up_bytes: self.common.given_up,
         }
+    }
+
+    const fn begin(&mut self) -> (u64, bool) {
+        self.common.moved = false;
+        (self.common.seen, self.common.over)
     }
 
     fn heed(&mut self, ready: &[Wait; WAITS]) {
@@ -316,11 +334,17 @@ impl Relay {
         let fate = self.common.fate();
         let tail = self.tail_end();
         let streams = || self.streams.iter().flatten();
+        let retry = if streams().any(|stream| stream.is_unfinished(tail)) {
+            Some(Span::ZERO)
+        } else {
+            streams().any(|stream| stream.is_stalled(fate, tail)).then_some(RETRY)
+        };
         Progress {
             seen: self.common.seen - seen,
+            moved: self.common.moved,
             over_limit: self.common.over && !over,
             held: streams().any(|stream| stream.is_held(fate, tail)),
-            retry: streams().any(|stream| stream.is_stalled(fate, tail)).then_some(RETRY),
+            retry,
             drained: self.draining && streams().all(|stream| stream.is_done(tail)),
         }
     }

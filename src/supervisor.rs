@@ -110,7 +110,8 @@ impl Supervisor {
         if run.plan.relays() {
             let [_, out, err] = run.open;
             let outlets = [out.then_some(STDOUT), err.then_some(STDERR)];
-            let made = Relay::new(outlets, run.plan.max_output, run.plan.output_limit)
+            let plan = &run.plan;
+            let made = Relay::new(outlets, plan.max_output, plan.output_limit, plan.quiet)
                 .map_err(not_started("make the pipes for the command's output", advice))?;
             relay = Some(made);
         }

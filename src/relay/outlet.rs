@@ -4,13 +4,17 @@
 //! touched. What is done instead depends on what the file is:
 //!
 //! - a pipe takes splice(2) with SPLICE_F_NONBLOCK, which waits for neither pipe
-//!   whatever their flags; bytes of memory go through a pipe of our own first;
+//!   whatever their flags. Each takes a page of the pipe, though, however few its
+//!   bytes, and a reader that reads only after our end needs the room that the
+//!   pipe has without us. So few bytes are written, which fills the last page up,
+//!   into the same pipe opened again with O_NONBLOCK by way of /proc/self/fd.
+//!   Where that cannot be (another user's pipe, no /proc), all is spliced, bytes
+//!   of memory through a pipe of our own;
 //! - a regular file, and a memory device such as /dev/null, does not make its
 //!   writer wait for a reader; where splice is EINVAL (O_APPEND, some file
 //!   systems), write(2) serves;
 //! - a socket takes send(2) with MSG_DONTWAIT;
-//! - a terminal is opened again with O_NONBLOCK by way of /proc/self/fd, where
-//!   that gives the same terminal (/dev/tty is another one in another session,
+//! - a terminal is opened again likewise, where that gives the same terminal (/dev/tty is another one in another session,
 //!   and /dev/ptmx a new one each time);
 //! - anything else, or a terminal that cannot be opened again, gets pieces so
 //!   small that the room that poll(2) has just reported is enough for them. Who
@@ -37,6 +41,8 @@ const MEMORY_DEVICES: u32 = 1;
 /// What a terminal of which poll(2) says that it has room takes at once: room is
 /// given in steps of 256 bytes, and a tab may become 8 of them.
 const LITTLE: usize = 32;
+/// Of a pipe's pages; where they are larger, they are filled in steps of this.
+const PAGE: usize = 4096;
 /// After so many refusals with room reported and no byte taken, poll(2) is not
 /// believed any more.
 const MOST_REFUSALS: u8 = 3;
@@ -44,8 +50,13 @@ const MOST_REFUSALS: u8 = 3;
 /// How bytes get into it.
 #[derive(Debug)]
 enum Way {
-    Pipe(Option<Chute>),
-    File { splices: bool },
+    /// Opened again; spliced into by its inherited number all the same.
+    Pipe(Page),
+    /// It cannot be opened again.
+    SplicedPipe(Option<Chute>),
+    File {
+        splices: bool,
+    },
     Socket,
     Terminal(OwnedFd),
     Blocking,
@@ -94,7 +105,10 @@ impl Outlet {
     pub(super) fn new(fd: Fd<'static>, chute: bool) -> Result<Self> {
         let status = file::status(fd)?;
         let way = match status.kind {
-            Kind::Fifo => Way::Pipe(if chute { Some(Chute::new()?) } else { None }),
+            Kind::Fifo => match open_again(fd) {
+                Some(own) => Way::Pipe(Page { own, filled: 0 }),
+                None => Way::SplicedPipe(if chute { Some(Chute::new()?) } else { None }),
+            },
             Kind::Socket => Way::Socket,
             Kind::Character if status.major != MEMORY_DEVICES => {
                 open_again(fd).map_or(Way::Blocking, Way::Terminal)
@@ -121,7 +135,13 @@ impl Outlet {
 
     /// Whether bytes can go from our pipe into it without being copied.
     pub(super) const fn splices(&self) -> bool {
-        matches!(self.way, Way::Pipe(_) | Way::File { splices: true })
+        matches!(self.way, Way::Pipe(_) | Way::SplicedPipe(_) | Way::File { splices: true })
+    }
+
+    /// Whether few bytes are to be copied into it, though it splices. It may then
+    /// have room of which poll(2) says nothing: that left in its last page.
+    pub(super) const fn copies_few(&self) -> bool {
+        matches!(self.way, Way::Pipe(_))
     }
 
     /// What to wait for: room, when bytes are `waiting` for it; else only that
@@ -152,6 +172,9 @@ impl Outlet {
     /// Moves bytes from `pipe` into it, `most` at most.
     pub(super) fn splice(&mut self, pipe: Fd<'_>, most: usize) -> Took {
         let answer = fd::splice(pipe, self.fd, most);
+        if let Way::Pipe(page) = &mut self.way {
+            page.filled = 0;
+        }
         match answer {
             Ok(0) => Took::End,
             // The same answer for an empty input and for a full outlet.
@@ -168,11 +191,12 @@ impl Outlet {
     /// come first the next time.
     pub(super) fn put(&mut self, bytes: &[u8]) -> Took {
         let answer = match &mut self.way {
-            Way::Pipe(chute) => {
+            Way::SplicedPipe(chute) => {
                 chute.as_mut().ok_or(Errno::EBADF).and_then(|chute| chute.put(bytes, self.fd))
             }
             Way::File { .. } => fd::write(self.fd, bytes),
             Way::Socket => fd::send(self.fd, bytes),
+            Way::Pipe(page) => page.put(bytes),
             Way::Terminal(own) => fd::write(own.fd(), bytes),
             Way::Blocking => write_little(self.fd, bytes),
         };
@@ -197,13 +221,54 @@ impl Outlet {
     /// The open file that is written and waited for.
     const fn file(&self) -> Fd<'_> {
         match &self.way {
+            Way::Pipe(page) => page.own.fd(),
             Way::Terminal(own) => own.fd(),
-            Way::Pipe(_) | Way::File { .. } | Way::Socket | Way::Blocking => self.fd,
+            Way::SplicedPipe(_) | Way::File { .. } | Way::Socket | Way::Blocking => self.fd,
         }
     }
 
     const fn has_reader(&self) -> bool {
-        matches!(self.way, Way::Pipe(_) | Way::Socket)
+        matches!(self.way, Way::Pipe(_) | Way::SplicedPipe(_) | Way::Socket)
+    }
+}
+
+/// A pipe, opened again, and how far its last page is filled: as far as we know,
+/// since others may write too. The kernel adds to the last page what a write has
+/// beyond whole pages, but only if all of that fits: else the rest of the page
+/// stays unused.
+#[derive(Debug)]
+struct Page {
+    own: OwnedFd,
+    /// 0: full, gone or unknown.
+    filled: usize,
+}
+
+impl Page {
+    /// Fills the last page up first, unless the reader has taken it.
+    fn put(&mut self, bytes: &[u8]) -> Result<usize> {
+        let to = self.own.fd();
+        if self.filled > 0 && fd::readable_bytes(to) == Ok(0) {
+            self.filled = 0;
+        }
+        let mut count = 0;
+        if let Some((first, _)) = bytes.split_at_checked(PAGE - self.filled)
+            && self.filled > 0
+        {
+            count = fd::write(to, first)?;
+            self.filled = 0;
+        }
+        let rest = bytes.get(count..).unwrap_or_default();
+        if rest.is_empty() {
+            return Ok(count);
+        }
+        match fd::write(to, rest) {
+            Ok(more) => {
+                self.filled = (self.filled + more) % PAGE;
+                Ok(count + more)
+            }
+            Err(_) if count > 0 => Ok(count),
+            Err(errno) => Err(errno),
+        }
     }
 }
 
@@ -234,15 +299,20 @@ impl Chute {
     }
 }
 
-/// The terminal behind `fd` as an open file of our own, non-blocking.
+/// The pipe or terminal behind `fd` as an open file of our own, non-blocking. Who
+/// may not write to `fd` does not get to write by this way either.
 fn open_again(fd: Fd<'_>) -> Option<OwnedFd> {
     let number = u32::try_from(fd.number()).ok()?;
-    let device = terminal::device(fd).ok()?;
+    let (status, device) = (file::status(fd).ok()?, terminal::device(fd));
+    if fd::is_writable(fd) != Ok(true) || (status.kind != Kind::Fifo && device.is_err()) {
+        return None;
+    }
     let mut path = *b"/proc/self/fd/\0\0\0\0\0\0\0\0\0\0\0";
     let mut digits = [0; super::MOST_DIGITS];
     super::copy(path.get_mut(14..24)?, super::decimal(number.into(), &mut digits));
     let own = file::open(file::CWD, CStr::from_bytes_until_nul(&path).ok()?, Open::Write).ok()?;
-    (terminal::device(own.fd()) == Ok(device)).then_some(own)
+    let is_same = file::status(own.fd()) == Ok(status) && terminal::device(own.fd()) == device;
+    is_same.then_some(own)
 }
 
 /// Writes so little that it fits, if there is room at all.

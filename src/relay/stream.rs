@@ -9,7 +9,7 @@
 
 use super::outlet::{Outlet, Room, Took};
 use super::tail::Tail;
-use super::{BUFFER, Common, Fate, MOST_DIGITS, PIPE_BYTES, TURN_BYTES};
+use super::{BUFFER, Common, FEW, Fate, MOST_DIGITS, PIPE_BYTES, TURN_BYTES};
 use crate::sys::errno::{Errno, Result};
 use crate::sys::event::Wait;
 use crate::sys::fd::{self, OwnedFd};
@@ -235,7 +235,7 @@ impl Stream {
             return false;
         }
         match fate {
-            Fate::Pass(most) if self.outlet.splices() => self.splice(most, common),
+            Fate::Pass(most) if self.is_spliced() => self.splice(most, common),
             Fate::Pass(most) => self.fill(most, common),
             Fate::Keep(most) => {
                 let Some(bytes) = self.take(most, common) else {
@@ -252,6 +252,12 @@ impl Stream {
                 took
             }
         }
+    }
+
+    /// Whether what waits in the pipe is passed on without being copied.
+    fn is_spliced(&self) -> bool {
+        let few = || self.outlet.copies_few() && self.source.waiting() < FEW;
+        self.outlet.splices() && !few()
     }
 
     /// The tree is empty: from now on only what is in the pipe is waited for.
@@ -289,6 +295,12 @@ impl Stream {
     /// Whether the outlet is to be tried again later, though nothing fires.
     pub(super) fn is_stalled(&self, fate: Fate, tail: Option<u64>) -> bool {
         self.outlet.room() == Room::Stalled && self.is_held(fate, tail)
+    }
+
+    /// Whether it is to be called again at once, since poll(2) may not tell of the
+    /// room that there is for the rest of the tail.
+    pub(super) fn is_unfinished(&self, tail: Option<u64>) -> bool {
+        self.outlet.copies_few() && tail.and_then(|tail| self.tail_order(tail)).is_some()
     }
 
     /// When this stream's next bytes came, for its turn in passing the tail on;
@@ -388,6 +400,7 @@ impl Stream {
         match self.outlet.put(self.buffer.held()) {
             Took::Bytes(count) => {
                 self.buffer.from += count;
+                common.moved = true;
                 if self.held != Held::Line {
                     common.passed += count as u64;
                 }
@@ -416,6 +429,7 @@ impl Stream {
                 self.source.took(count);
                 common.seen += count as u64;
                 common.passed += count as u64;
+                common.moved = true;
                 if count < most || self.quota == 0 {
                     // What is left in the pipe says what to wait for.
                     self.source.ready = false;
@@ -442,7 +456,8 @@ impl Stream {
         }
     }
 
-    /// Reads into the buffer what is to be passed on.
+    /// Reads into the buffer what is to be passed on, and offers it at once: to
+    /// wait for room first might be to wait for more than it needs.
     fn fill(&mut self, most: u64, common: &mut Common) -> bool {
         let Ok(room) = self.buffer.room() else {
             self.lose();
@@ -452,6 +467,7 @@ impl Stream {
         self.buffer.filled(count);
         self.held = Held::Head;
         common.seen += count as u64;
+        self.flush(common);
         count > 0
     }
 

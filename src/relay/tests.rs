@@ -2,6 +2,7 @@
 //! blocks or spins.
 
 mod model;
+mod room;
 
 use std::io::Read;
 use std::os::fd::AsRawFd;
@@ -27,6 +28,9 @@ fn keep(max: Option<(u64, Option<u64>)>) -> Option<MaxOutput> {
     max.map(|(head, tail)| MaxOutput { head, tail })
 }
 
+/// More than anything here takes, in nanoseconds.
+const LONG: u64 = 60_000_000_000;
+
 /// An open file of our own for the same pipe.
 fn again(fd: Fd<'_>) -> OwnedFd {
     let path = std::ffi::CString::new(format!("/proc/self/fd/{}", fd.number())).unwrap();
@@ -37,7 +41,8 @@ impl Rig {
     /// Two pipes, to two readers.
     fn pipes(max: Option<(u64, Option<u64>)>, limit: Option<u64>) -> Self {
         let ((out, out_end), (err, err_end)) = (fd::pipe().unwrap(), fd::pipe().unwrap());
-        let relay = Relay::new([number(&out_end), number(&err_end)], keep(max), limit).unwrap();
+        let relay =
+            Relay::new([number(&out_end), number(&err_end)], keep(max), limit, false).unwrap();
         Self::over(relay, [Some(out), Some(err)], vec![out_end, err_end])
     }
 
@@ -45,7 +50,7 @@ impl Rig {
     fn merged(one_file: bool, max: Option<(u64, Option<u64>)>) -> Self {
         let (out, end) = fd::pipe().unwrap();
         let other = if one_file { fd::duplicate(end.fd()).unwrap() } else { again(end.fd()) };
-        let relay = Relay::new([number(&end), number(&other)], keep(max), None).unwrap();
+        let relay = Relay::new([number(&end), number(&other)], keep(max), None, false).unwrap();
         Self::over(relay, [Some(out), None], vec![end, other])
     }
 
@@ -233,20 +238,20 @@ fn two_open_files_get_the_tail_in_order_of_arrival() {
 #[test]
 fn a_closed_outlet_is_neither_piped_nor_passed() {
     let (reader, outlet) = fd::pipe().unwrap();
-    let relay = Relay::new([None, number(&outlet)], keep(Some((9, Some(9)))), None).unwrap();
+    let relay = Relay::new([None, number(&outlet)], keep(Some((9, Some(9)))), None, false).unwrap();
     let mut rig = Rig::over(relay, [None, Some(reader)], vec![outlet]);
     assert_eq!(rig.relay.ends()[0], None);
     rig.pump(1, b"alone");
     assert_eq!(rig.finish().stdout_bytes, Some(0));
     assert_eq!(rig.text(1), "alone");
-    let mut none = Relay::new([None, None], keep(Some((9, Some(9)))), None).unwrap();
+    let mut none = Relay::new([None, None], keep(Some((9, Some(9)))), None, false).unwrap();
     assert!(none.drain(&[Wait::NOTHING; WAITS]).drained);
 }
 
 #[test]
 fn the_line_is_not_owed_to_a_closed_stderr() {
     let (reader, outlet) = fd::pipe().unwrap();
-    let relay = Relay::new([number(&outlet), None], keep(Some((1, Some(1)))), None).unwrap();
+    let relay = Relay::new([number(&outlet), None], keep(Some((1, Some(1)))), None, false).unwrap();
     let mut rig = Rig::over(relay, [Some(reader), None], vec![outlet]);
     rig.pump(0, b"abc");
     rig.finish();
@@ -419,7 +424,7 @@ fn inherited_descriptors_stay_as_they_are() {
     };
     let (_reader, outlet) = fd::pipe().unwrap();
     let before = look(&outlet);
-    let relay = Relay::new([number(&outlet), None], keep(Some((1, Some(5)))), None).unwrap();
+    let relay = Relay::new([number(&outlet), None], keep(Some((1, Some(5)))), None, false).unwrap();
     let end = Fd::inherited(relay.ends()[0].unwrap());
     assert_eq!(fd::status_flags(end).unwrap() & O_NONBLOCK, 0, "the command's end blocks");
     let mut rig = Rig::over(relay, [None, None], vec![]);
@@ -465,13 +470,42 @@ fn numbers_are_decimal() {
     }
 }
 
+#[test]
+fn what_moves_is_told_and_what_stands_too() {
+    let mut rig = Rig::pipes(Some((u64::MAX, None)), None);
+    let nothing = [Wait::NOTHING; WAITS];
+    assert!(!rig.relay.turn(&nothing).moved);
+    assert_eq!(rig.write(0, &pattern(300_000)), Ok(300_000));
+    assert!(rig.relay.drain(&nothing).moved);
+    assert!(rig.settle(true).held);
+    assert!(!rig.relay.drain(&nothing).moved, "the reader takes nothing");
+    rig.read();
+    let mut waits = nothing;
+    rig.relay.waits(&mut waits);
+    assert_eq!(ppoll(&mut waits, Some(0)), Ok(1));
+    assert!(rig.relay.drain(&waits).moved, "the reader has made room");
+}
+
+#[test]
+fn a_quiet_relay_writes_no_line_of_its_own() {
+    let ((out, out_end), (err, err_end)) = (fd::pipe().unwrap(), fd::pipe().unwrap());
+    let outlets = [number(&out_end), number(&err_end)];
+    let relay = Relay::new(outlets, keep(Some((2, Some(2)))), None, true).unwrap();
+    let mut rig = Rig::over(relay, [Some(out), Some(err)], vec![out_end, err_end]);
+    rig.pump(1, b"abcdef");
+    let counts = rig.finish();
+    assert_eq!((rig.text(0), rig.text(1)), ("", "abef"));
+    assert_eq!((counts.passed_bytes, counts.dropped_bytes), (4, 2));
+}
+
 /// Two threads, a pipe that is smaller than what goes through it.
 #[test]
 fn a_large_output_arrives_whole() {
     let bytes = pattern(20_000_000);
     let (mut reader, writer) = std::io::pipe().unwrap();
     let outlet = Fd::inherited(writer.as_raw_fd());
-    let mut relay = Relay::new([Some(outlet), None], keep(Some((u64::MAX, None))), None).unwrap();
+    let mut relay =
+        Relay::new([Some(outlet), None], keep(Some((u64::MAX, None))), None, false).unwrap();
     let end = again(Fd::inherited(relay.ends()[0].unwrap()));
     relay.close_ends();
     let source = bytes.clone();
@@ -481,25 +515,28 @@ fn a_large_output_arrives_whole() {
             match fd::write(end.fd(), rest) {
                 Ok(count) => rest = &rest[count..],
                 Err(Errno::EAGAIN) => {
-                    ppoll(&mut [Wait::writable(end.fd())], None).unwrap();
+                    assert_eq!(ppoll(&mut [Wait::writable(end.fd())], Some(LONG)), Ok(1));
                 }
                 Err(errno) => panic!("{errno:?}"),
             }
         }
     });
-    let consumer = std::thread::spawn(move || {
+    let (sender, receiver) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
         let mut got = Vec::new();
         reader.read_to_end(&mut got).unwrap();
-        got
+        let _ = sender.send(got);
     });
     let mut waits = [Wait::NOTHING; WAITS];
     while !relay.streams.iter().flatten().all(Stream::is_at_end) {
         relay.waits(&mut waits);
-        ppoll(&mut waits, None).unwrap();
+        assert_ne!(ppoll(&mut waits, Some(LONG)), Ok(0));
         relay.turn(&waits);
     }
-    drop(writer);
-    command.join().unwrap();
-    assert!(consumer.join().unwrap() == bytes);
     assert_eq!(relay.counts().passed_bytes, 20_000_000);
+    // Both are write ends: the one inherited, and the relay's own of the same pipe.
+    drop((relay, writer));
+    command.join().unwrap();
+    let got = receiver.recv_timeout(std::time::Duration::from_nanos(LONG));
+    assert!(got.expect("the end of the file") == bytes);
 }

@@ -1,7 +1,7 @@
 //! Each kind of file that stdout can be, with a relay in front of it: what
 //! arrives, and that it never blocks.
 
-use std::os::fd::{AsFd, AsRawFd, OwnedFd as StdFd};
+use std::os::fd::{AsRawFd, OwnedFd as StdFd};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 
@@ -24,7 +24,7 @@ fn outlet(file: &impl AsRawFd) -> Outlet {
 /// A relay to one outlet as stdout. The reader is what the test makes of it.
 fn rig(outlet: Outlet, head: u64, tail: Option<u64>) -> Rig {
     let max = Some(MaxOutput { head, tail });
-    let relay = Relay::with([Some(outlet), None], false, max, None).unwrap();
+    let relay = Relay::with([Some(outlet), None], false, max, None, false).unwrap();
     Rig::over(relay, [None, None], vec![])
 }
 
@@ -124,13 +124,12 @@ fn a_socket_never_blocks() {
     assert_held(&mut rig);
     reader.set_nonblocking(true).unwrap();
     let mut got = Vec::new();
-    loop {
+    let drained = (0..10_000).any(|_| {
         let progress = rig.settle(true);
         assert!(std::io::Read::read_to_end(&mut reader, &mut got).is_err(), "not closed");
-        if progress.drained {
-            break;
-        }
-    }
+        progress.drained
+    });
+    assert!(drained);
     assert!(got == bytes[..written]);
     assert!(!socket.take_error().is_ok_and(|error| error.is_some()));
 }
@@ -156,7 +155,7 @@ fn giving_up_a_socket_leaves_stderr_its_tail() {
         Some(Outlet::new(Fd::inherited(pipe.fd().number()), true).unwrap()),
     ];
     let max = Some(MaxOutput { head: 300_000, tail: Some(1000) });
-    let relay = Relay::with(outlets, false, max, None).unwrap();
+    let relay = Relay::with(outlets, false, max, None, false).unwrap();
     let mut rig = Rig::over(relay, [None, Some(reader)], vec![pipe]);
     let stdout = rig.write(0, &pattern(400_000)).unwrap();
     assert_held(&mut rig);
@@ -174,6 +173,43 @@ fn giving_up_a_socket_leaves_stderr_its_tail() {
     assert_eq!(counts.stderr_bytes, Some(stderr as u64 + 10));
     assert_eq!(counts.passed_bytes + counts.dropped_bytes, (stdout + stderr) as u64 + 10);
     assert!(0 < counts.given_up_bytes && counts.given_up_bytes < counts.dropped_bytes);
+}
+
+/// Reader and writer.
+fn pipe() -> (OwnedFd, OwnedFd) {
+    fd::pipe().unwrap()
+}
+
+#[test]
+fn a_pipe_is_opened_again_and_one_that_cannot_be_is_spliced_into() {
+    let (_reader, end) = pipe();
+    let opened = Outlet::new(Fd::inherited(end.fd().number()), true).unwrap();
+    assert!(matches!(opened.way, Way::Pipe(_)));
+    let (reader, end) = pipe();
+    let way = Way::SplicedPipe(Some(Chute::new().unwrap()));
+    let outlet = Outlet::with(Fd::inherited(end.fd().number()), way);
+    let max = Some(MaxOutput { head: 100_000, tail: Some(150_000) });
+    let relay = Relay::with([Some(outlet), None], false, max, None, false).unwrap();
+    let mut rig = Rig::over(relay, [Some(reader), None], vec![end]);
+    let bytes = pattern(300_000);
+    for chunk in bytes.chunks(20_000) {
+        rig.pump(0, chunk);
+    }
+    assert_eq!(rig.finish().passed_bytes, 250_000);
+    // There is no stderr to get the line about the rest.
+    assert!(rig.got[0] == [&bytes[..100_000], &bytes[150_000..]].concat());
+}
+
+#[test]
+fn the_reading_end_of_a_pipe_is_no_outlet() {
+    let (reader, end) = pipe();
+    let outlet = Outlet::new(Fd::inherited(reader.fd().number()), false).unwrap();
+    let relay = Relay::with([Some(outlet), None], false, None, None, false).unwrap();
+    let mut rig = Rig::over(relay, [None, None], vec![reader, end]);
+    rig.write(0, b"never").unwrap();
+    rig.settle(false);
+    assert_eq!(rig.relay.counts().dropped_bytes, 5);
+    assert!(rig.settle(true).drained);
 }
 
 /// A terminal that is stopped, and then goes on.
@@ -204,7 +240,9 @@ fn stop_and_go(make: fn(&StdFd) -> Outlet) {
     assert!(got.len() <= 10, "stopped");
     tcflow(&slave, Action::OOn).unwrap();
     // The kernel moves a terminal's bytes to its other side when it likes.
+    let late = std::time::Instant::now() + std::time::Duration::from_secs(60);
     while got.len() < written {
+        assert!(std::time::Instant::now() < late, "{} of {written} bytes", got.len());
         rig.settle(false);
         read(&mut got);
         std::thread::yield_now();
@@ -267,14 +305,17 @@ fn what_poll_wrongly_promises_is_tried_now_and_then() {
 }
 
 #[test]
-fn only_the_same_terminal_is_taken_for_it() {
+fn only_the_same_pipe_or_terminal_is_opened_again() {
     let (master, slave) = terminal();
     let own = open_again(inherited(&slave)).expect("a terminal can be opened again");
     assert_ne!(fd::status_flags(own.fd()).unwrap() & NONBLOCK, 0);
     assert_eq!(fd::status_flags(inherited(&slave)).unwrap() & NONBLOCK, 0);
     assert!(open_again(inherited(&master)).is_none());
-    let (pipe, _end) = std::io::pipe().unwrap();
-    assert!(open_again(Fd::inherited(pipe.as_fd().as_raw_fd())).is_none());
+    let (reader, writer) = std::io::pipe().unwrap();
+    assert!(open_again(inherited(&reader)).is_none(), "who may only read may not write");
+    assert!(open_again(inherited(&writer)).is_some());
+    let null = std::fs::OpenOptions::new().write(true).open("/dev/null").unwrap();
+    assert!(open_again(inherited(&null)).is_none(), "neither a pipe nor a terminal");
 }
 
 const NONBLOCK: u32 = 0o4000;
