@@ -313,10 +313,8 @@ impl Supervisor {
             }
             return;
         };
-        let before = relay.counts().passed_bytes;
         let progress = if draining { relay.drain(ready) } else { relay.turn(ready) };
-        let moved = relay.counts().passed_bytes > before;
-        if draining && moved {
+        if draining && progress.moved {
             self.feed(Event::Moved);
         }
         if progress.over_limit {
@@ -345,8 +343,14 @@ impl Supervisor {
         if !matches!(action, Action::MarkOver(Cause::Exited) | Action::Drain) {
             self.now = now();
         }
-        if action == Action::Kill {
-            self.feed(Event::Pass { alive: self.alive });
+        match action {
+            Action::Kill => self.feed(Event::Pass { alive: self.alive }),
+            Action::Signal(_) => self.feed(Event::Signalled),
+            Action::MarkOver(_)
+            | Action::ListLeftovers
+            | Action::ListSurvivors
+            | Action::Drain
+            | Action::GiveUpOutput => {}
         }
     }
 

@@ -54,22 +54,14 @@ fn every_exit_status_passes() {
 
 #[test]
 fn every_signal_becomes_a_status() {
-    let mut seen = std::collections::BTreeSet::new();
     // Those that end a process: not the ones ignored or stopping by default.
     let stops = [17, 18, 19, 20, 21, 22, 23, 28];
-    let names = ["HUP", "INT", "QUIT", "ILL", "TRAP", "ABRT", "BUS", "FPE", "KILL", "USR1", "SEGV"];
     for signal in (1..=64).filter(|signal| !stops.contains(signal) && !(32..34).contains(signal)) {
         let text = format!("ulimit -c 0; kill -{signal} $$; exit 99");
         let outcome = Run::corral(&[]).command(["sh", "-c", &text]).run();
         outcome.assert_status(128 + signal);
         assert_eq!(outcome.record("/cause"), "exited");
-        let recorded = outcome.record("/command_status/signal").as_str().unwrap();
-        if let Some(name) = usize::try_from(signal - 1).ok().and_then(|index| names.get(index)) {
-            assert_eq!(recorded, *name);
-        }
-        assert!(seen.insert(recorded.to_owned()), "{recorded} for two signals");
-        assert!(outcome.record("/command_status/code").is_null());
-        assert_eq!(outcome.record("/command_status/core_dumped"), false);
+        assert_eq!(outcome.record("/command_status/signal"), signal);
     }
 }
 

@@ -206,7 +206,7 @@ fn a_name_in_the_tree_is_no_licence() {
                 \tsys.exit(0)\n\
                 signal.signal(signal.SIGTERM, on)\n\
                 ctypes.CDLL(None).prctl(15, b'crl-supervisor', 0, 0, 0)\n\
-                print('ready', flush=True)\n\
+                import os; os.write(1, b'ready\\n')\n\
                 time.sleep(30)\n";
     let mut run = Run::corral(&[]).command([PYTHON, "-c", text]).start();
     run.ready();

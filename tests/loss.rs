@@ -157,8 +157,6 @@ fn both_are_killed_at_once() {
     run.ready();
     let command = wait_pid(&mut run, "command");
     let owner = supervisor(&run);
-    run.signal_member(owner, Signal::STOP);
-    run.wait_until("the stop", |_| state(owner) == Some('T'));
     run.signal(Signal::KILL);
     run.signal_member(owner, Signal::KILL);
     let outcome = run.wait();

@@ -155,6 +155,8 @@ pub enum Event {
         /// [`Cause::MonitorLost`] or [`Cause::SupervisorLost`].
         cause: Cause,
     },
+    /// The signal of a step is out: its wait begins.
+    Signalled,
     /// A pass of SIGKILL found so many.
     Pass {
         /// Processes that were alive.
@@ -175,7 +177,8 @@ pub enum Action {
     MarkOver(Cause),
     /// Note what outlived the command.
     ListLeftovers,
-    /// Send this signal and SIGCONT, once to each process.
+    /// Send this signal and SIGCONT, once to each process; answer with
+    /// [`Event::Signalled`].
     Signal(i32),
     /// One pass of SIGKILL over all that is alive; answer with [`Event::Pass`].
     Kill,
@@ -253,6 +256,11 @@ pub fn step(rules: &Rules, state: State, now: Instant, event: Event) -> (State, 
         State::Lingering { cause, until } => lingering(rules, cause, until, now, event),
         State::Grace { cause, since, step, until, impatient } => match event {
             Event::TreeEmpty => drain(rules, cause, since, now, true),
+            Event::Signalled => {
+                // A walk over a storm takes its time, which is none of theirs.
+                let until = rules.step(step).map_or(until, |(_, wait)| now.plus(wait));
+                (State::Grace { cause, since, step, until, impatient }, Actions::NONE)
+            }
             Event::Lost { .. } => kill(rules, cause, since, now),
             Event::Cancel { .. } if impatient => kill(rules, cause, since, now),
             Event::Cancel { .. } => {
@@ -299,6 +307,7 @@ pub fn step(rules: &Rules, state: State, now: Instant, event: Event) -> (State, 
             Event::CommandEnded { .. }
             | Event::Cancel { .. }
             | Event::OutputLimit
+            | Event::Signalled
             | Event::Lost { .. }
             | Event::Moved
             | Event::Drained
@@ -320,6 +329,7 @@ pub fn step(rules: &Rules, state: State, now: Instant, event: Event) -> (State, 
             Event::CommandEnded { .. }
             | Event::TreeEmpty
             | Event::OutputLimit
+            | Event::Signalled
             | Event::Pass { .. } => (state, Actions::NONE),
         },
         State::Done { .. } => (state, Actions::NONE),
@@ -350,7 +360,9 @@ fn running(rules: &Rules, ended: bool, now: Instant, event: Event) -> (State, Ac
             (state, actions.after(Action::MarkOver(cause)))
         }
         Event::Tick if rules.wall.is_some_and(|wall| now >= wall) => stop(rules, Cause::Wall, now),
-        Event::Pass { .. } | Event::Moved | Event::Drained | Event::Tick => (state, Actions::NONE),
+        Event::Signalled | Event::Pass { .. } | Event::Moved | Event::Drained | Event::Tick => {
+            (state, Actions::NONE)
+        }
     }
 }
 
@@ -374,6 +386,7 @@ fn lingering(
         }
         Event::CommandEnded { .. }
         | Event::OutputLimit
+        | Event::Signalled
         | Event::Pass { .. }
         | Event::Moved
         | Event::Drained
