@@ -73,24 +73,14 @@ fn fraction_of(unit: u64, fraction: &[u8]) -> u64 {
 /// The unit that an unknown one was probably meant to be: in capitals, begun or
 /// written out.
 fn unit_of_time(text: &[u8]) -> Option<&'static str> {
-    const SPELT: [(&str, &str); 15] = [
-        ("ms", "ms"),
-        ("s", "s"),
-        ("m", "m"),
-        ("h", "h"),
-        ("d", "d"),
-        ("msec", "ms"),
-        ("millis", "ms"),
-        ("milliseconds", "ms"),
-        ("secs", "s"),
-        ("seconds", "s"),
-        ("mins", "m"),
-        ("minutes", "m"),
-        ("hrs", "h"),
-        ("hours", "h"),
-        ("days", "d"),
+    const SPELT: [(&str, &str); 5] = [
+        ("ms", "ms msec millis milliseconds"),
+        ("s", "s secs seconds"),
+        ("m", "m mins minutes"),
+        ("h", "h hrs hours"),
+        ("d", "d days"),
     ];
-    suggest::nearest(text, SPELT.iter().copied())
+    suggest::nearest(text, SPELT.iter().map(|&(unit, spelt)| (spelt, unit)))
 }
 
 /// A SIZE.

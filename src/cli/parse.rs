@@ -143,10 +143,8 @@ fn long(word: &'static CStr) -> Result<(&'static Row, Option<&'static CStr>), Mi
 
 /// The option that an unknown one was probably meant to be.
 fn meant(name: &[u8]) -> Hint {
-    let known = OPTIONS.iter().flat_map(|row| {
-        let names = core::iter::once(&row.name).chain(row.kin);
-        names.map(move |name| (*name, row))
-    });
+    let names = OPTIONS.iter().map(|row| (row.name, row));
+    let known = names.chain(OPTIONS.iter().map(|row| (row.kin, row)));
     suggest::nearest(name, known).map_or(Hint::None, Hint::Option)
 }
 

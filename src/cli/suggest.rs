@@ -14,21 +14,23 @@ const LEAST_BEGUN: usize = 2;
 /// Farther than any [`rank`].
 const UNRELATED: u8 = 5;
 
-/// What `word` was probably meant to be, of `known`: texts, and what each stands
-/// for. Several texts may stand for the same.
+/// What `word` was probably meant to be, of `known`: words, divided by blanks
+/// where there are several, and what they stand for.
 pub(super) fn nearest<T: Copy + PartialEq>(
     word: &[u8],
     known: impl Iterator<Item = (&'static str, T)>,
 ) -> Option<T> {
     let mut nearest = UNRELATED;
     let mut meant = None;
-    for (text, one) in known {
-        let rank = rank(word, text.as_bytes());
-        if rank < nearest {
-            nearest = rank;
-            meant = Some(one);
-        } else if rank == nearest && meant != Some(one) {
-            meant = None;
+    for (texts, one) in known {
+        for text in texts.as_bytes().split(|&byte| byte == b' ') {
+            let rank = rank(word, text);
+            if rank < nearest {
+                nearest = rank;
+                meant = Some(one);
+            } else if rank == nearest && meant != Some(one) {
+                meant = None;
+            }
         }
     }
     meant

@@ -54,8 +54,9 @@ pub struct Row {
     pub metavar: Option<&'static str>,
     /// What its value may be, in words that follow "it wants"; empty for a flag.
     pub wants: &'static str,
-    /// What people call it elsewhere: words for suggestions, never accepted.
-    pub kin: &'static [&'static str],
+    /// What people call it elsewhere, divided by blanks: for suggestions, never
+    /// accepted.
+    pub kin: &'static str,
 }
 
 /// What the help says of an option besides.
@@ -80,7 +81,7 @@ macro_rules! options {
         default: $default:expr,
         group: $group:ident,
         wants: $wants:expr,
-        kin: $kin:expr,
+        kin: $kin:literal,
     })*) => {
         /// Which option.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,7 +98,7 @@ macro_rules! options {
             name: $name,
             metavar: $metavar,
             wants: $wants,
-            kin: &$kin,
+            kin: $kin,
         }),*];
 
         /// What the help says of each, in the same order.
@@ -122,7 +123,7 @@ options! {
         default: None,
         group: Limits,
         wants: DURATION,
-        kin: ["timeout", "time", "time-limit"],
+        kin: "timeout time time-limit",
     }
     MaxOutput {
         name: "max-output",
@@ -132,7 +133,7 @@ options! {
         default: None,
         group: Limits,
         wants: "HEAD or HEAD+TAIL, each a whole number of bytes or one with K, M or G",
-        kin: [],
+        kin: "",
     }
     OutputLimit {
         name: "output-limit",
@@ -141,7 +142,7 @@ options! {
         default: None,
         group: Limits,
         wants: SIZE,
-        kin: ["limit-output"],
+        kin: "limit-output",
     }
     Mem {
         name: "mem",
@@ -150,7 +151,7 @@ options! {
         default: None,
         group: Limits,
         wants: SIZE,
-        kin: ["memory", "memory-max"],
+        kin: "memory memory-max",
     }
     Pids {
         name: "pids",
@@ -159,7 +160,7 @@ options! {
         default: None,
         group: Limits,
         wants: "a whole number",
-        kin: ["pids-max", "pids-limit"],
+        kin: "pids-max pids-limit",
     }
     Signal {
         name: "signal",
@@ -168,7 +169,7 @@ options! {
         default: Some("TERM"),
         group: End,
         wants: "signals such as INT or INT:2s,TERM",
-        kin: ["stop-signal"],
+        kin: "stop-signal",
     }
     SignalScope {
         name: "signal-scope",
@@ -177,7 +178,7 @@ options! {
         default: Some("tree"),
         group: End,
         wants: "tree or command",
-        kin: [],
+        kin: "",
     }
     Grace {
         name: "grace",
@@ -186,7 +187,7 @@ options! {
         default: Some("1s"),
         group: End,
         wants: DURATION,
-        kin: ["kill-after", "grace-period"],
+        kin: "kill-after grace-period",
     }
     Prove {
         name: "prove",
@@ -195,7 +196,7 @@ options! {
         default: Some("5s"),
         group: End,
         wants: DURATION,
-        kin: [],
+        kin: "",
     }
     Linger {
         name: "linger",
@@ -204,7 +205,7 @@ options! {
         default: Some("100ms"),
         group: End,
         wants: DURATION,
-        kin: [],
+        kin: "",
     }
     Leftovers {
         name: "leftovers",
@@ -214,7 +215,7 @@ options! {
         default: Some("stop"),
         group: End,
         wants: "stop, fail or wait",
-        kin: [],
+        kin: "",
     }
     CgroupMode {
         name: "cgroup-mode",
@@ -223,7 +224,7 @@ options! {
         default: Some("auto"),
         group: Start,
         wants: "auto, enforced or fallback",
-        kin: [],
+        kin: "",
     }
     NoNewPrivs {
         name: "no-new-privs",
@@ -232,7 +233,7 @@ options! {
         default: None,
         group: Start,
         wants: "",
-        kin: ["no-new-privileges"],
+        kin: "no-new-privileges",
     }
     CloseFds {
         name: "close-fds",
@@ -241,7 +242,7 @@ options! {
         default: None,
         group: Start,
         wants: "",
-        kin: [],
+        kin: "",
     }
     Json {
         name: "json",
@@ -250,7 +251,7 @@ options! {
         default: None,
         group: Record,
         wants: "a file, or fd:N with N at least 3; ./fd:N is a file of that name",
-        kin: ["record", "report"],
+        kin: "record report",
     }
     RunId {
         name: "run-id",
@@ -259,7 +260,7 @@ options! {
         default: None,
         group: Record,
         wants: "1 to 64 of A-Z, a-z, 0-9, '.', '_' and '-'",
-        kin: [],
+        kin: "",
     }
     Label {
         name: "label",
@@ -268,7 +269,7 @@ options! {
         default: None,
         group: Record,
         wants: "KEY=VALUE, the KEY not empty",
-        kin: ["tag"],
+        kin: "tag",
     }
     RedactArgv {
         name: "redact-argv",
@@ -277,7 +278,7 @@ options! {
         default: None,
         group: Record,
         wants: "",
-        kin: ["redact"],
+        kin: "redact",
     }
     Quiet {
         name: "quiet",
@@ -286,7 +287,7 @@ options! {
         default: None,
         group: Other,
         wants: "",
-        kin: ["silent"],
+        kin: "silent",
     }
     Help {
         name: "help",
@@ -295,7 +296,7 @@ options! {
         default: None,
         group: Other,
         wants: "",
-        kin: ["usage"],
+        kin: "usage",
     }
     Version {
         name: "version",
@@ -304,7 +305,7 @@ options! {
         default: None,
         group: Other,
         wants: "",
-        kin: [],
+        kin: "",
     }
 }
 
@@ -374,9 +375,9 @@ mod tests {
 
     #[test]
     fn kin_are_no_options_and_mean_one() {
-        let kin: Vec<_> = OPTIONS.iter().flat_map(|row| row.kin).collect();
+        let kin: Vec<_> = OPTIONS.iter().flat_map(|row| row.kin.split_whitespace()).collect();
         for (at, word) in kin.iter().enumerate() {
-            assert!(OPTIONS.iter().all(|row| row.name != **word), "{word}");
+            assert!(OPTIONS.iter().all(|row| row.name != *word), "{word}");
             assert!(!kin[at + 1..].contains(word), "{word}");
         }
     }
