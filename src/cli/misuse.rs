@@ -79,8 +79,8 @@ pub(super) enum Hint {
     None,
     /// This word.
     Word(&'static str),
-    /// This option.
-    Option(&'static Row),
+    /// This option, by its name.
+    Option(&'static str),
     /// This number with this unit.
     Number(&'static [u8], &'static str),
 }
@@ -173,10 +173,10 @@ fn write_hint(hint: Hint, or: &str, out: Out<'_>) {
             meant(out);
             out(word.as_bytes());
         }
-        Hint::Option(row) => {
+        Hint::Option(name) => {
             meant(out);
             out(b"--");
-            out(row.name.as_bytes());
+            out(name.as_bytes());
         }
         Hint::Number(number, unit) if number.len() <= MOST_SUGGESTED => {
             meant(out);
@@ -234,7 +234,7 @@ mod tests {
                 "use --wall \"5\": it wants a duration such as 1.5s, 90m or 2h; did you mean 5s?",
             ),
             (
-                Kind::Unknown(b"--wal", Hint::Option(wall)),
+                Kind::Unknown(b"--wal", Hint::Option("wall")),
                 "use --wal: no such option; did you mean --wall?",
             ),
             (

@@ -80,7 +80,7 @@ fn unit_of_time(text: &[u8]) -> Option<&'static str> {
         ("h", "h hrs hours"),
         ("d", "d days"),
     ];
-    suggest::nearest(text, SPELT.iter().map(|&(unit, spelt)| (spelt, unit)))
+    suggest::nearest(text, &mut SPELT.iter().map(|&(unit, spelt)| (spelt, unit)))
 }
 
 /// A SIZE.

@@ -143,9 +143,9 @@ fn long(word: &'static CStr) -> Result<(&'static Row, Option<&'static CStr>), Mi
 
 /// The option that an unknown one was probably meant to be.
 fn meant(name: &[u8]) -> Hint {
-    let names = OPTIONS.iter().map(|row| (row.name, row));
-    let known = names.chain(OPTIONS.iter().map(|row| (row.kin, row)));
-    suggest::nearest(name, known).map_or(Hint::None, Hint::Option)
+    let names = OPTIONS.iter().map(|row| (row.name, row.name));
+    let mut known = names.chain(OPTIONS.iter().map(|row| (row.kin, row.name)));
+    suggest::nearest(name, &mut known).map_or(Hint::None, Hint::Option)
 }
 
 #[cfg(test)]

@@ -54,9 +54,9 @@ pub fn number(text: &[u8]) -> Option<i32> {
     named.or_else(alias).or_else(|| real_time(text))
 }
 
-/// The names that a typo may have meant, with their numbers.
-pub(super) fn names() -> impl Iterator<Item = (&'static str, i32)> {
-    (1..RTMIN).filter_map(|signal| name(signal).map(|name| (name, signal)))
+/// The names that a typo may have meant, each standing for itself.
+pub(super) fn names() -> impl Iterator<Item = (&'static str, &'static str)> {
+    (1..RTMIN).filter_map(name).map(|name| (name, name))
 }
 
 /// A name without its SIG.

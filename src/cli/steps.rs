@@ -47,9 +47,9 @@ pub(super) fn steps(text: &'static [u8]) -> Result<Signals, Why> {
 /// A signal that may come before SIGKILL.
 fn first_signal(text: &'static [u8]) -> Result<i32, Why> {
     let Some(signal) = signals::number(text) else {
-        let meant = suggest::nearest(signals::without_sig(text), signals::names());
-        let meant = meant.filter(|&signal| refusal(signal).is_none());
-        let meant = meant.and_then(signals::name);
+        let meant = suggest::nearest(signals::without_sig(text), &mut signals::names());
+        let fits = |name: &&str| signals::number(name.as_bytes()).and_then(refusal).is_none();
+        let meant = meant.filter(fits);
         return Err(Why::NoSignal(text, meant.map_or(Hint::None, Hint::Word)));
     };
     refusal(signal).map_or(Ok(signal), Err)

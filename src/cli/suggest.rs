@@ -16,10 +16,10 @@ const UNRELATED: u8 = 5;
 
 /// What `word` was probably meant to be, of `known`: words, divided by blanks
 /// where there are several, and what they stand for.
-pub(super) fn nearest<T: Copy + PartialEq>(
+pub(super) fn nearest(
     word: &[u8],
-    known: impl Iterator<Item = (&'static str, T)>,
-) -> Option<T> {
+    known: &mut dyn Iterator<Item = (&'static str, &'static str)>,
+) -> Option<&'static str> {
     let mut nearest = UNRELATED;
     let mut meant = None;
     for (texts, one) in known {
@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     fn meant(word: &str, known: &[&'static str]) -> Option<&'static str> {
-        nearest(word.as_bytes(), known.iter().map(|text| (*text, *text)))
+        nearest(word.as_bytes(), &mut known.iter().map(|text| (*text, *text)))
     }
 
     #[test]
@@ -118,9 +118,11 @@ mod tests {
         assert_eq!(meant("xx", &["INT", "HUP"]), None);
         assert_eq!(meant("bem", &["mem", "hem", "gem"]), None);
         assert_eq!(meant("sign", &["signal", "signal-scope"]), None);
-        // Two texts for the same thing are no ambiguity.
-        let known = [("mem", 1), ("hem", 1)];
-        assert_eq!(nearest(b"bem", known.into_iter()), Some(1));
+        // Two words for the same thing are no ambiguity.
+        let mut apart = [("mem", "one"), ("hem", "one")].into_iter();
+        assert_eq!(nearest(b"bem", &mut apart), Some("one"));
+        let mut together = [("mem hem", "one"), ("", "other")].into_iter();
+        assert_eq!(nearest(b"bem", &mut together), Some("one"));
     }
 
     #[test]

@@ -83,8 +83,8 @@ fn limit<T: PartialEq>(value: T, zero: T) -> Result<T, Why> {
 
 /// The alternatives stand in the metavar, divided by `|`.
 fn no_alternative(row: &Row, text: &[u8]) -> Why {
-    let known = row.metavar.unwrap_or_default().split('|').map(|word| (word, word));
-    Why::Form(suggest::nearest(text, known).map_or(Hint::None, Hint::Word))
+    let mut known = row.metavar.unwrap_or_default().split('|').map(|word| (word, word));
+    Why::Form(suggest::nearest(text, &mut known).map_or(Hint::None, Hint::Word))
 }
 
 /// HEAD or HEAD+TAIL. A tail of 0 is one: what was left out is counted for it.
