@@ -74,7 +74,8 @@ fn labels(json: &mut Json<'_>, plan: &Plan) {
     json.open(b"{");
     while let Some((label, later)) = rest.split_first() {
         rest = later;
-        // The last of equal keys counts. Equal is what is written equally.
+        // Keys that differ may be written equally, where bytes are no UTF-8: the
+        // last of them counts.
         if !later.iter().any(|other| same_key(label, other)) {
             json.separate();
             json.string(label.key);
