@@ -50,9 +50,11 @@ const PIPE_BYTES: [u32; 2] = [1024 * 1024, 256 * 1024];
 const TURN_BYTES: usize = 1024 * 1024;
 /// Most operations of one stream in one turn.
 const TURN_STEPS: usize = 16;
-/// Fewer bytes than so many are written into a pipe and not spliced: as many as a
-/// pipe has room for, so that what would fit in one without us fits with us.
-const FEW: u64 = 64 * 1024;
+/// Fewer bytes than so many are written into a pipe and not spliced.
+const FEW: u64 = 16 * 1024;
+/// A stream's first bytes, as many as a pipe has room for, are written in any
+/// case: an output that fits in a pipe without us fits to the byte with us.
+const FIRST: u64 = 64 * 1024;
 /// Bytes copied at once.
 const BUFFER: usize = 64 * 1024;
 /// Most pieces of the tail that are offered while giving up: 4 MiB.

@@ -14,8 +14,9 @@
 //!   writer wait for a reader; where splice is EINVAL (O_APPEND, some file
 //!   systems), write(2) serves;
 //! - a socket takes send(2) with MSG_DONTWAIT;
-//! - a terminal is opened again likewise, where that gives the same terminal (/dev/tty is another one in another session,
-//!   and /dev/ptmx a new one each time);
+//! - a terminal is opened again likewise, where that gives the same terminal
+//!   (/dev/tty is another one in another session, and /dev/ptmx a new one each
+//!   time);
 //! - anything else, or a terminal that cannot be opened again, gets pieces so
 //!   small that the room that poll(2) has just reported is enough for them. Who
 //!   takes that room in between can still hold us; Linux has no call that cannot
@@ -251,17 +252,13 @@ impl Page {
             self.filled = 0;
         }
         let mut count = 0;
-        if let Some((first, _)) = bytes.split_at_checked(PAGE - self.filled)
-            && self.filled > 0
+        if self.filled > 0
+            && let Some(first) = bytes.get(..PAGE - self.filled)
         {
             count = fd::write(to, first)?;
             self.filled = 0;
         }
-        let rest = bytes.get(count..).unwrap_or_default();
-        if rest.is_empty() {
-            return Ok(count);
-        }
-        match fd::write(to, rest) {
+        match fd::write(to, bytes.get(count..).unwrap_or_default()) {
             Ok(more) => {
                 self.filled = (self.filled + more) % PAGE;
                 Ok(count + more)

@@ -9,7 +9,7 @@
 
 use super::outlet::{Outlet, Room, Took};
 use super::tail::Tail;
-use super::{BUFFER, Common, FEW, Fate, MOST_DIGITS, PIPE_BYTES, TURN_BYTES};
+use super::{BUFFER, Common, FEW, FIRST, Fate, MOST_DIGITS, PIPE_BYTES, TURN_BYTES};
 use crate::sys::errno::{Errno, Result};
 use crate::sys::event::Wait;
 use crate::sys::fd::{self, OwnedFd};
@@ -256,8 +256,8 @@ impl Stream {
 
     /// Whether what waits in the pipe is passed on without being copied.
     fn is_spliced(&self) -> bool {
-        let few = || self.outlet.copies_few() && self.source.waiting() < FEW;
-        self.outlet.splices() && !few()
+        let few = if self.source.bytes < FIRST { FIRST } else { FEW };
+        self.outlet.splices() && !(self.outlet.copies_few() && self.source.waiting() < few)
     }
 
     /// The tree is empty: from now on only what is in the pipe is waited for.

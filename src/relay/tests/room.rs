@@ -26,7 +26,7 @@ fn few_bytes_at_a_time_fill_the_pages_of_a_pipe_that_nobody_reads() {
 
 #[test]
 fn bytes_of_any_number_fill_the_pipe_to_its_last_byte() {
-    let mut rig = Rig::merged(false, None);
+    let mut rig = Rig::merged(true, None);
     let bytes = pattern(65_536);
     let mut rest = &bytes[..];
     for (round, size) in [7, 2100, 4095, 4097, 1, 3000, 9000].into_iter().cycle().enumerate() {
@@ -74,7 +74,8 @@ fn few_bytes_and_many_keep_their_order() {
     let mut rig = Rig::pipes(Some((1_500_000, Some(100_000))), None);
     let bytes = pattern(2_000_000);
     let mut rest = &bytes[..];
-    for size in [1, 65_535, 3, 65_536, 150_000, 4096, 100, 66_000, 200].into_iter().cycle() {
+    for size in [1, 65_535, 3, 16_383, 16_384, 150_000, 4096, 100, 66_000, 200].into_iter().cycle()
+    {
         let (piece, later) = rest.split_at(size.min(rest.len()));
         rig.write(0, piece).unwrap();
         rig.settle(false);
