@@ -80,6 +80,7 @@ impl Run {
 
     /// Tells the person and the program how it ended. Returns the exit status,
     /// which the record's own fate may change.
+    #[inline(never)] // see `say`
     pub fn tell(&mut self, record: &Record<'_>) -> u8 {
         say(|out| message::run_line(record, signals::name, out));
         let Some(sink) = self.sink.take() else {
@@ -127,6 +128,7 @@ pub const fn target_name(target: Target) -> &'static [u8] {
 }
 
 /// Writes one text to stderr, without waiting for it for ever.
+#[inline(never)] // its line would be on the stack of runs that say nothing
 pub fn say(text: impl FnOnce(&mut dyn FnMut(&[u8]))) {
     let mut line = Text::<2048>::EMPTY;
     text(&mut |bytes| line.push(bytes));

@@ -86,8 +86,6 @@ struct Supervisor {
 
 /// Carries out the run in this newly forked process and ends it.
 pub fn supervise(run: Run, ties: Ties) -> ! {
-    process::setsid();
-    process::set_name(SUPERVISOR_NAME);
     match Supervisor::start(run, ties) {
         // It is never dropped: the kernel closes everything at once, and the
         // monitor wakes once.
@@ -129,6 +127,9 @@ impl Supervisor {
             };
             run::refuse("start", b"the command", errno, advice)
         })?;
+        // While the command starts on another CPU.
+        process::setsid();
+        process::set_name(SUPERVISOR_NAME);
         if let Some(relay) = &mut relay {
             relay.close_ends();
         }

@@ -73,6 +73,7 @@ struct Old {
 ///
 /// # Errors
 /// What would keep the record from being written; see [`advice`].
+#[inline(never)] // its paths would be on the stack of runs without a record
 pub fn prepare_path(path: &CStr) -> Result<Sink> {
     let found = resolve(path);
     if let Ok(Found::Descriptor(number)) = found {
@@ -151,6 +152,7 @@ impl Sink {
     /// # Errors
     /// The file that is to be replaced is then as it was, and no temporary one
     /// is left; one rewritten in place is empty.
+    #[inline(never)] // as `prepare_path`
     pub fn fill(self, deadline: Instant, text: Fill<'_>) -> Result<()> {
         match self.0 {
             Way::Direct(mut outlet) => buffered(&mut |bytes| outlet.put(bytes, deadline), text),

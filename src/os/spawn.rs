@@ -196,9 +196,11 @@ fn exec(newborn: &Newborn) -> Errno {
     if name.is_empty() {
         return Errno::ENOENT;
     }
-    if name.to_bytes().contains(&b'/') {
-        return exec_file(newborn, name);
-    }
+    if name.to_bytes().contains(&b'/') { exec_file(newborn, name) } else { search(newborn, name) }
+}
+
+#[inline(never)] // its buffer would be a page of the stack of whoever needs none
+fn search(newborn: &Newborn, name: &CStr) -> Errno {
     let path = newborn.environment.get(b"PATH").map_or(DEFAULT_PATH, CStr::to_bytes);
     let mut answer = Errno::ENOENT;
     for directory in path.split(|&byte| byte == b':') {

@@ -31,15 +31,16 @@ pub const STDOUT: Fd<'static> = Fd(1, PhantomData);
 /// Standard error.
 pub const STDERR: Fd<'static> = Fd(2, PhantomData);
 
-/// The highest number that this process was ever given.
-static HIGHEST: AtomicI32 = AtomicI32::new(2);
+/// The highest number that this process was ever given; zero for none, so that
+/// no page of initialised data has to be copied for it.
+static HIGHEST: AtomicI32 = AtomicI32::new(0);
 /// Which of the first 64 numbers it was ever given: those were not inherited.
 static MADE: AtomicU64 = AtomicU64::new(0);
 
 /// The highest descriptor that this process has made for itself.
 #[must_use]
 pub fn highest() -> i32 {
-    HIGHEST.load(Ordering::Relaxed)
+    HIGHEST.load(Ordering::Relaxed).max(2)
 }
 
 /// Whether this process has made a descriptor with this number, as far as that
