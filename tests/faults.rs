@@ -10,6 +10,7 @@ mod expect;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 use std::sync::{PoisonError, RwLock};
 use std::time::Duration;
 
@@ -128,9 +129,19 @@ fn finish(row: &Row, mut run: Running) -> Option<Outcome> {
     Some(outcome)
 }
 
+/// The record's schema, compiled once.
+static SCHEMA: LazyLock<jsonschema::Validator> = LazyLock::new(|| {
+    let schema = serde_json::from_str(include_str!("record.schema.json")).unwrap();
+    jsonschema::validator_for(&schema).unwrap()
+});
+
 /// Compares an outcome with its row.
 #[track_caller]
 fn judge(row: &Row, outcome: &Outcome) {
+    if let Some(record) = &outcome.record {
+        let errors: Vec<_> = SCHEMA.iter_errors(record).map(|error| error.to_string()).collect();
+        assert!(errors.is_empty(), "not as the schema says: {errors:#?} {record:#}");
+    }
     let (ends, status) = match row.ends {
         Ends::Exit(status) => ((Some(status), None), status),
         Ends::Signal(signal) => ((None, Some(signal)), 128 + signal),
