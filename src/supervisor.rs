@@ -210,7 +210,7 @@ impl Supervisor {
     /// Looks at everything that is ready, in the documented order.
     fn look(&mut self, waits: &[Wait; OWN_WAITS + WAITS]) {
         let [command, children, channel, monitor, report, relayed @ ..] = waits;
-        let again = self.again.take().is_some_and(|again| self.now >= again);
+        let again = self.again.take_if(|again| *again <= self.now).is_some();
         if report.fired() {
             self.hear_report();
         }
