@@ -62,6 +62,8 @@ fn every_signal_becomes_a_status() {
         outcome.assert_status(128 + signal);
         assert_eq!(outcome.record("/cause"), "exited");
         assert_eq!(outcome.record("/command_status/signal"), signal);
+        assert!(outcome.record("/command_status/code").is_null());
+        assert_eq!(outcome.record("/command_status/core_dumped"), false);
     }
 }
 

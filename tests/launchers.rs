@@ -79,7 +79,8 @@ fn process_substitution_outside() {
     if !have(&["bash"]) {
         return;
     }
-    let text = "\"$C\" cat <(echo in) > >(sed 's/^/[/;s/$/]/'); s=$?; wait; exit $s";
+    // (The last `cat` waits for the substituted process, which bash does not.)
+    let text = "set -o pipefail; { \"$C\" cat <(echo in) > >(sed 's/^/[/;s/$/]/'); } | cat";
     let outcome = Run::argv(["bash", "-c", text]).run();
     outcome.assert_status(0);
     assert_eq!(outcome.stdout, b"[in]\n");

@@ -22,7 +22,14 @@ const README: &str = include_str!("../README.md");
 const SCHEMA: &str = include_str!("record.schema.json");
 
 /// Options of other programs that the README names, on a line with the program.
-const FOREIGN: [(&str, &str); 2] = [("cargo ", "release"), ("cargo ", "target")];
+const FOREIGN: [(&str, &str); 6] = [
+    ("cargo ", "release"),
+    ("cargo ", "target"),
+    ("cargo ", "bench"),
+    ("cargo ", "test"),
+    ("cargo ", "no-run"),
+    ("cargo ", "nocapture"),
+];
 
 /// What stands under a heading.
 fn section(heading: &str) -> &'static str {

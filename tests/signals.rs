@@ -166,10 +166,12 @@ fn an_ignored_signal_does_not_cancel() {
 #[test]
 fn a_background_job_that_ignores_the_interrupt() {
     // What a shell starts with `&` ignores SIGINT.
-    let mut run = Run::corral(&["--grace=300ms"])
-        .command(["sh", "-c", "sleep 30 & sleep 30 & echo ready; wait"])
-        .start();
-    run.ready();
+    let mut run =
+        Run::corral(&["--grace=300ms"]).command(["sh", "-c", "sleep 30 & sleep 30 & wait"]).start();
+    // Ignoring it is what they do before they are `sleep`.
+    run.wait_until("both jobs", |run| {
+        run.members().iter().filter(|one| one.name == "sleep").count() == 2
+    });
     run.signal(Signal::INT);
     let outcome = run.wait();
     assert_cancelled(&outcome, Signal::INT);
@@ -316,7 +318,7 @@ fn a_limit_ends_a_stopped_run_at_once() {
         return;
     }
     let text = "set -m; \"$C\" --wall=1s --grace=300ms -- sh -c 'echo command $$; sleep 30' & \
-                echo corral $!; read x; wait $!; echo rc $?";
+                echo corral $!; read x; wait -f $!; echo rc $?";
     let mut run = Run::argv(["bash", "-c", text])
         .stdin(common::Stdin::Open)
         .before(|| {

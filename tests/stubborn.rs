@@ -135,7 +135,11 @@ time.sleep(30)";
 #[test]
 fn a_shell_waits_for_its_child_before_its_trap() {
     let text = "trap 'echo cleaned; exit 0' TERM; echo ready; sleep 30; echo never";
-    let outcome = cancel_when_ready(script(&["--grace=20s"], text));
+    let mut run = script(&["--grace=20s"], text).start();
+    // The signal goes to those who are there: the child has to be.
+    run.wait_until("the child", |run| run.members().iter().any(|one| one.name == "sleep"));
+    run.signal(Signal::TERM);
+    let outcome = run.wait();
     assert_cancelled(&outcome, Signal::TERM);
     assert!(outcome.elapsed < SOON);
     assert_eq!(outcome.stdout, b"ready\ncleaned\n");
