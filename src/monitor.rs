@@ -44,6 +44,11 @@ use crate::sys::time::{self, Clock};
 /// What the guard calls itself in /proc/PID/comm.
 const GUARD_NAME: &core::ffi::CStr = c"crl-guard";
 
+/// timeout(1) and others send a signal to a process and at once to its group, in
+/// which the process is: within this time the same one from the same sender, with
+/// no other in between, is one.
+const ECHO: Span = Span::from_millis(3);
+
 /// Runs corral from the first instruction to the last.
 pub fn enter(start: Start) -> ! {
     process::exit(main(start))
@@ -158,6 +163,8 @@ struct Monitor {
     /// The terminal was given to the command's session.
     handed: bool,
     verdict: Option<(u8, i32, bool)>,
+    /// The last cancelling signal, and when it came.
+    cancelled: Option<(Received, Instant)>,
     /// Ctrl-Z came, and nothing since has taken it back.
     stopping: bool,
     /// When the record is given up that the supervisor is writing.
@@ -224,6 +231,7 @@ fn watch(run: Run) -> u8 {
         modes,
         handed,
         verdict: None,
+        cancelled: None,
         stopping: false,
         patience: None,
     };
@@ -375,9 +383,19 @@ impl Monitor {
                 self.channel.say(Message::Stop);
             }
             process::SIGTERM | process::SIGINT | process::SIGHUP | process::SIGQUIT => {
-                self.channel.say(Message::Cancel(received));
+                let now = now();
+                let last = self.cancelled.replace((received, now));
+                let echo = last.is_some_and(|(last, at)| {
+                    last == received && received.pid != 0 && now.since(at) < ECHO
+                });
+                if !echo {
+                    self.channel.say(Message::Cancel(received));
+                }
             }
-            _ => self.channel.say(Message::Forward(received)),
+            _ => {
+                self.cancelled = None;
+                self.channel.say(Message::Forward(received));
+            }
         }
     }
 

@@ -291,7 +291,10 @@ impl Supervisor {
                     self.sweep.signal_command(signal.signal);
                 }
                 Heard::Message(Message::Stop) => {
-                    self.sweep.stop_tree();
+                    // Once it is to end, nobody is held up by a stop.
+                    if matches!(self.state, State::Running { .. } | State::Lingering { .. }) {
+                        self.sweep.stop_tree();
+                    }
                     self.ties.channel.say(Message::Stopped);
                 }
                 Heard::Message(Message::Continue) => self.sweep.continue_tree(),

@@ -312,14 +312,19 @@ fn timeout_outside() {
     if !have(&["timeout", PYTHON]) {
         return;
     }
-    // timeout signals corral and then its own group, in which corral is: where
-    // both are seen, the second ends the grace. Passed on is the signal once.
+    // timeout signals corral and at once its own group, in which corral is: that
+    // is one signal, and the command has its grace.
     let text = "timeout 2 \"$C\" --grace=300ms -- \"$P\" -c \"$L\"; echo rc $?";
     let outcome = Run::shell(text).env("P", PYTHON).env("L", LOGGER).run();
     outcome.assert_nothing_left();
     let text = String::from_utf8_lossy(&outcome.stdout).into_owned();
     assert!(text.starts_with("ready\n") && text.ends_with("rc 124\n"), "{outcome:#?}");
-    assert!(text.matches("SIGTERM\n").count() <= 1, "{outcome:#?}");
+    assert_eq!(text.matches("SIGTERM\n").count(), 1, "{outcome:#?}");
+    let text = "timeout 1 \"$C\" --grace=20s -- bash -c \
+                'trap \"sleep 0.5; echo cleaned; exit\" TERM; sleep 30 & wait'; echo rc $?";
+    let outcome = Run::shell(text).run();
+    outcome.assert_nothing_left();
+    assert_eq!(outcome.stdout, b"cleaned\nrc 124\n", "{outcome:#?}");
 
     // SIGKILL, after which nothing lives on.
     let text =

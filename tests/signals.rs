@@ -95,12 +95,15 @@ fn a_second_signal_ends_the_grace() {
         run.ready();
         run.signal(Signal::TERM);
         run.wait_line("SIGTERM");
+        // Another one in between: this is no echo of the first.
+        run.signal(Signal::USR1);
+        run.wait_line("SIGUSR1");
         run.signal(second);
         let outcome = run.wait();
         assert!(outcome.elapsed < SOON, "{outcome:#?}");
         // The first cause wins, and nobody gets anything but SIGKILL now.
         assert_cancelled(&outcome, Signal::TERM);
-        assert_eq!(outcome.stdout, b"ready\nSIGTERM\n");
+        assert_eq!(outcome.stdout, b"ready\nSIGTERM\nSIGUSR1\n");
         assert_eq!(outcome.record("/escalated"), true);
     }
 }
