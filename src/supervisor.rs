@@ -86,6 +86,9 @@ struct Supervisor {
 
 /// Carries out the run in this newly forked process and ends it.
 pub fn supervise(run: Run, ties: Ties) -> ! {
+    // Before the command can send anything to corral's group or name.
+    process::setsid();
+    process::set_name(SUPERVISOR_NAME);
     match Supervisor::start(run, ties) {
         // It is never dropped: the kernel closes everything at once, and the
         // monitor wakes once.
@@ -127,9 +130,6 @@ impl Supervisor {
             };
             run::refuse("start", b"the command", errno, advice)
         })?;
-        // While the command starts on another CPU.
-        process::setsid();
-        process::set_name(SUPERVISOR_NAME);
         if let Some(relay) = &mut relay {
             relay.close_ends();
         }
