@@ -6,7 +6,7 @@
 //! - `-no-pie`: no relocations to apply at start, so fewer pages are touched.
 //! - `-z noseparate-code`, `-z norelro`, `--build-id=none`: fewer segments and
 //!   pages; exec of a small static program is dominated by them.
-//! - `--no-eh-frame-hdr` and a script that drops `.eh_frame`: nothing unwinds
+//! - `--no-eh-frame-hdr` and a script that drops `.eh_frame`, `.comment`: nothing unwinds
 //!   (`panic = "abort"`), and the tables are a sixth of the file.
 //! - `--no-rosegment`: constants lie with the code, one segment less to map.
 //! - `--icf=all`: equal functions are one; nothing compares their addresses.
@@ -28,8 +28,11 @@ fn main() {
 
 fn link(out: &Path) {
     let script = out.join("drop.ld");
-    fs::write(&script, "SECTIONS { /DISCARD/ : { *(.eh_frame) } } INSERT AFTER .text;\n")
-        .expect("OUT_DIR is writable");
+    fs::write(
+        &script,
+        "SECTIONS { /DISCARD/ : { *(.eh_frame) *(.comment) } } INSERT AFTER .text;\n",
+    )
+    .expect("OUT_DIR is writable");
     let script = format!("--script={}", script.display());
     let ld = [
         "-nostdlib",

@@ -24,6 +24,7 @@
 use crate::channel::{Channel, Heard, Message};
 use crate::cli::parse::{self, Given};
 use crate::cli::plan::{Mode, Plan, Target};
+use crate::cli::visible::hex;
 use crate::loss;
 use crate::os::host;
 use crate::os::put::put;
@@ -142,11 +143,10 @@ fn print(text: &[u8]) -> u8 {
     }
 }
 
-fn hexadecimal<const N: usize>(bytes: [u8; 16]) -> Text<N> {
+fn hexadecimal(bytes: [u8; 16]) -> Text<64> {
     let mut text = Text::EMPTY;
-    for nibble in bytes.into_iter().flat_map(|byte| [byte >> 4, byte & 15]) {
-        let base = if nibble < 10 { b'0' } else { b'a' - 10 };
-        text.push(&[base + nibble]);
+    for byte in bytes {
+        text.push(&hex(byte));
     }
     text
 }

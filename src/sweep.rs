@@ -104,7 +104,12 @@ impl Sweep {
         for _ in 0..REAP_AT_ONCE {
             match process::reap_any() {
                 Waited::NoChild => return Reaped::Empty,
-                Waited::Nothing => return Reaped::Some,
+                Waited::Nothing => {
+                    if let Some(tree) = &mut self.tree {
+                        tree.pay_owed();
+                    }
+                    return Reaped::Some;
+                }
                 Waited::Stopped => {}
                 Waited::Reaped(pid, ended) => {
                     self.reaped += 1;

@@ -177,13 +177,21 @@ fn close_inherited(report: i32) -> Result<()> {
     let (report, last) = (report.cast_unsigned(), u32::MAX);
     match fd::close_range(3, last, true) {
         // 5.10 knows the call but not the flag.
-        Err(Errno::EINVAL) => {}
-        answer => return answer,
+        Err(Errno::EINVAL) => {
+            if report > 3 {
+                fd::close_range(3, report - 1, false)?;
+            }
+            fd::close_range(report + 1, last, false)
+        }
+        Err(errno) if errno.is_refused() => {
+            // One by one, as many as this process may have.
+            for number in 3..process::most_descriptors() {
+                let _ = fd::set_cloexec(Fd::inherited(number), true);
+            }
+            Ok(())
+        }
+        answer => answer,
     }
-    if report > 3 {
-        fd::close_range(3, report - 1, false)?;
-    }
-    fd::close_range(report + 1, last, false)
 }
 
 /// As execvp(3): a name with a slash is a path, any other is looked up in PATH;

@@ -24,6 +24,7 @@ use core::ffi::CStr;
 
 use super::procfs::{Proc, Stat};
 use crate::sys::errno::{Errno, Result};
+use crate::sys::fd::OwnedFd;
 use crate::sys::memory::List;
 use crate::sys::process::{self, Probe};
 use crate::sys::signal;
@@ -49,6 +50,9 @@ pub struct Member {
     walk: u32,
     /// Which signals it was sent, bit N-1 for signal N.
     sent: u64,
+    /// Which it could not be sent, since the calls that reach others than our own
+    /// children are refused here.
+    owed: u64,
     /// It is reaped, or not what it was.
     gone: bool,
     /// It is stopped by [`Tree::hold_found`] and to go on by
@@ -91,6 +95,8 @@ pub struct Tree {
     order: List<u32>,
     scratch: List<i32>,
     walk: u32,
+    /// Whether anybody is owed a signal.
+    owes: bool,
     /// Whether this walk's list of our own children named anybody.
     listed: bool,
     /// Whether walks find the dead that nobody has reaped, too.
@@ -116,6 +122,7 @@ impl Tree {
             order: List::new(),
             scratch: List::new(),
             walk: 0,
+            owes: false,
             listed: false,
             with_dead: false,
         }
@@ -288,7 +295,7 @@ impl Tree {
             return Ok(());
         }
         let walk = self.walk;
-        let fresh = Member { stat, walk, sent: 0, gone: false, held: false };
+        let fresh = Member { stat, walk, sent: 0, owed: 0, gone: false, held: false };
         let index = if let Some(index) = self.position(stat.pid) {
             let Some(member) = self.members.get_mut(index) else {
                 return Ok(());
@@ -460,9 +467,14 @@ impl Tree {
             if member.gone || member.sent & bit(signal) != 0 || !wanted(self, &member.stat) {
                 continue;
             }
-            reached += u64::from(self.reach(&member, signal).is_ok());
+            let answer = self.reach(&member, signal);
+            reached += u64::from(answer.is_ok());
             if let Some(member) = self.members.get_mut(index) {
                 member.sent |= bit(signal);
+                if answer == Err(Errno::ENOSYS) {
+                    member.owed |= bit(signal);
+                    self.owes = true;
+                }
             }
         }
         reached
@@ -487,8 +499,41 @@ impl Tree {
         if again.start != member.stat.start || !ours {
             return Err(Errno::ESRCH);
         }
-        signal::pidfd_send_signal(handle.fd(), signal)
+        match signal::pidfd_send_signal(handle.fd(), signal) {
+            // Refused by a filter, not by who it is: the null signal is as well.
+            Err(Errno::EPERM) if signal::pidfd_send_signal(self_handle(proc)?.fd(), 0).is_err() => {
+                Err(Errno::ENOSYS)
+            }
+            answer => answer,
+        }
     }
+
+    /// Sends what is owed to those that have become our own children since.
+    pub fn pay_owed(&mut self) {
+        if !self.owes {
+            return;
+        }
+        for index in 0..self.members.len() {
+            let Some(member) = self.members.get(index).filter(|member| member.owed != 0) else {
+                continue;
+            };
+            let stat = self.proc.as_ref().and_then(|proc| proc.stat(member.stat.pid));
+            let ours = stat.is_some_and(|stat| {
+                stat.start == member.stat.start && stat.ppid == self.root && !member.gone
+            });
+            if ours && let Some(member) = self.members.get_mut(index) {
+                let (pid, owed) = (member.stat.pid, core::mem::take(&mut member.owed));
+                for signal in (1..=64).filter(|&signal| owed & bit(signal) != 0) {
+                    let _ = signal::kill(pid, signal);
+                }
+            }
+        }
+    }
+}
+
+/// This process, as others are reached.
+fn self_handle(proc: &Proc) -> Result<OwnedFd> {
+    proc.directory(process::getpid())
 }
 
 const fn bit(signal: i32) -> u64 {
@@ -511,76 +556,4 @@ const fn unknown(pid: i32, root: i32) -> Stat {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn empty() -> Tree {
-        Tree::new(0)
-    }
-
-    fn stat(pid: i32, start: u64) -> Stat {
-        Stat { state: b'S', start, ..unknown(pid, 1) }
-    }
-
-    #[test]
-    fn ten_thousand_members_are_found_again() {
-        let mut tree = empty();
-        let mut found = Found::default();
-        for pid in 1..10_000 {
-            tree.see(stat(pid * 3, 7), &mut found).expect("memory for a test");
-        }
-        assert_eq!((found.alive, found.fresh, found.running), (9999, 9999, 9999));
-        for pid in 1..10_000 {
-            let index = tree.position(pid * 3).expect("it was inserted");
-            assert_eq!(tree.members[index].stat.pid, pid * 3);
-            assert_eq!(tree.position(pid * 3 + 1), None);
-        }
-        assert_eq!(tree.found().count(), 9999);
-    }
-
-    #[test]
-    fn seen_twice_in_a_walk_counts_once() {
-        let mut tree = empty();
-        let mut found = Found::default();
-        tree.see(stat(5, 1), &mut found).expect("memory for a test");
-        tree.see(stat(5, 1), &mut found).expect("memory for a test");
-        assert_eq!(found, Found { alive: 1, fresh: 1, running: 1 });
-    }
-
-    #[test]
-    fn a_reused_number_is_somebody_new() {
-        let mut tree = empty();
-        let mut found = Found::default();
-        tree.see(stat(5, 1), &mut found).expect("memory for a test");
-        tree.members[0].sent = bit(15);
-        tree.walk += 1;
-        tree.see(stat(5, 2), &mut found).expect("memory for a test");
-        assert_eq!((found.fresh, tree.members[0].sent), (2, 0));
-        tree.reaped(5);
-        tree.walk += 1;
-        tree.see(stat(5, 2), &mut found).expect("memory for a test");
-        assert_eq!(found.fresh, 3, "reaped, so the same start time is another process");
-    }
-
-    #[test]
-    fn zombies_are_not_alive() {
-        let mut tree = empty();
-        let mut found = Found::default();
-        let zombie = Stat { state: b'Z', ..stat(5, 1) };
-        tree.see(zombie, &mut found).expect("memory for a test");
-        assert_eq!(found, Found::default());
-        tree.see(Stat { threads: 2, ..zombie }, &mut found).expect("memory for a test");
-        assert_eq!(found.alive, 1, "its first thread is gone, another is not");
-    }
-
-    #[test]
-    fn what_is_gone_or_unknown_is_never_signalled() {
-        let mut tree = empty();
-        let mut found = Found::default();
-        tree.see(stat(process::getpid(), 1), &mut found).expect("memory for a test");
-        // Our own pid with a wrong start time and a foreign parent.
-        assert_eq!(tree.signal_found(process::SIGKILL, Nested::Enter), 0);
-        tree.reaped(process::getpid());
-        assert_eq!(tree.found().count(), 0);
-    }
-}
+mod tests;

@@ -151,6 +151,15 @@ pub fn set_realtime() -> Result<()> {
     errno::check_unit(unsafe { syscall!(SCHED_SETSCHEDULER, 0, policy, &raw const priority) })
 }
 
+/// How many descriptors this process may have (prlimit(2), RLIMIT_NOFILE).
+#[must_use]
+pub fn most_descriptors() -> i32 {
+    let mut limits = [0u64; 2];
+    // SAFETY: no new limit is given; the kernel writes one `struct rlimit64`.
+    let _ = unsafe { syscall!(PRLIMIT64, 0, raw::RLIMIT_NOFILE, 0, limits.as_mut_ptr()) };
+    i32::try_from(limits[0]).unwrap_or(i32::MAX)
+}
+
 /// CPU time and memory of the children that were waited for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {

@@ -182,12 +182,15 @@ impl Start {
         }
         RUN_ID_TAKEN.store(true, Ordering::Relaxed);
         let text = RUN_ID.0.get().cast::<u8>();
-        let id = id.iter().take(RUN_ID_BYTES);
-        for (offset, byte) in NAME.iter().chain(b"=").chain(id).enumerate() {
-            // SAFETY: name, `=` and id fit with their NUL, by the static's size.
-            let place = unsafe { text.add(offset) };
-            // SAFETY: only this call, once, touches the static.
-            unsafe { place.write(*byte) };
+        let mut offset = 0;
+        for part in [NAME, b"=", id.get(..RUN_ID_BYTES).unwrap_or(id)] {
+            for byte in part {
+                // SAFETY: name, `=` and id fit with their NUL, by the static's size.
+                let place = unsafe { text.add(offset) };
+                // SAFETY: only this call, once, touches the static.
+                unsafe { place.write(*byte) };
+                offset += 1;
+            }
         }
         let environment = &mut self.environment;
         let index = environment.position(NAME).unwrap_or(environment.count);
