@@ -38,7 +38,7 @@ const FEW_PIDS: i32 = 32_768;
 const ALL_PIDS: i32 = 4_194_304;
 
 /// Every how many walks without a list all numbers are tried.
-const RARELY: u32 = 4;
+const RARELY: u32 = 32;
 
 /// One process of the tree.
 #[derive(Clone, Copy, Debug)]
@@ -232,7 +232,7 @@ impl Tree {
         })
     }
 
-    /// Children that no list names: hidden ones, or without /proc all. Every few
+    /// Children that no list names: hidden ones, or without /proc all. Every so many
     /// walks among all numbers there are, else among the usual ones.
     fn probe_for_more(&mut self, found: &mut Found) -> Result<()> {
         let before = found.alive;
