@@ -29,6 +29,7 @@ pub mod policy;
 pub mod relay;
 pub mod report;
 pub mod run;
+pub mod scope;
 pub mod supervisor;
 pub mod sweep;
 pub mod sys;

@@ -12,9 +12,7 @@
 use crate::policy::cause::Cause;
 use crate::policy::machine::{self, Action, Event, State};
 use crate::policy::verdict::{self, Outcome};
-use crate::report::record::{
-    Detail, Listing, MOST_ERRORS, MOST_LISTED, Output, Record, Steps, Usage,
-};
+use crate::report::record::{Detail, Listing, MOST_ERRORS, MOST_LISTED, Output, Record, Steps};
 use crate::run::{Run, now};
 use crate::sweep::{Reaped, Seen, Sweep};
 use crate::sys::event::{self, Wait};
@@ -27,7 +25,8 @@ pub fn end_orphans(run: &mut Run) -> u8 {
     const CAUSE: Cause = Cause::SupervisorLost;
     let began = now();
     let rules = run.rules(began);
-    let mut sweep = Sweep::new(0, run.start.ticks_per_second);
+    let mut sweep = Sweep::new(0, run.start.ticks_per_second, run.group.take());
+    sweep.interest.counts = run.sink.is_some();
     let mut steps = Steps { started: Some(run.began), cause_seen: Some(began), ..Steps::default() };
     sweep.hurry();
     let (mut tree, mut survivors) = (Seen::default(), Seen::default());
@@ -48,7 +47,7 @@ pub fn end_orphans(run: &mut Run) -> u8 {
             while children.as_ref().and_then(signal::receive).is_some() {}
             event = Some(match sweep.reap() {
                 Reaped::Empty => Event::TreeEmpty,
-                Reaped::Some | Reaped::More => Event::Tick,
+                Reaped::Outside | Reaped::Some | Reaped::More => Event::Tick,
             });
             continue;
         };
@@ -73,11 +72,14 @@ pub fn end_orphans(run: &mut Run) -> u8 {
     };
     if proved {
         steps.tree_empty = Some(now());
+        steps.group_removed = steps.tree_empty.filter(|_| sweep.is_enforced());
+    } else {
+        sweep.count();
     }
+    sweep.retire();
     steps.returned = Some(now());
     let outcome =
         Outcome { cause: CAUSE, proved, command: None, not_found: false, failing_leftovers: false };
-    let usage = process::usage_of_children();
     let plan = run.plan;
     let (id, args) = (run.id, run.start.args);
     let record = Record {
@@ -85,7 +87,7 @@ pub fn end_orphans(run: &mut Run) -> u8 {
         run_id: id.as_bytes(),
         uid: run.uid,
         parent_pid: run.parent_pid,
-        fallback_reason: Some(run.fallback_reason()),
+        fallback_reason: (!sweep.is_enforced()).then(|| run.fallback_reason()),
         cause: CAUSE,
         detail: Detail::None,
         exit_status: verdict::status(&outcome),
@@ -96,12 +98,7 @@ pub fn end_orphans(run: &mut Run) -> u8 {
         ended_at: time::now(Clock::Real),
         steps,
         output: Output::default(),
-        usage: Usage {
-            cpu_user_us: usage.user_us,
-            cpu_system_us: usage.system_us,
-            max_rss_bytes: usage.max_rss_bytes,
-            processes_reaped: sweep.reaped,
-        },
+        usage: sweep.usage(),
         tree_at_cause: tree.listing(),
         leftovers: Listing::EMPTY,
         survivors: survivors.listing(),

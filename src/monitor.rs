@@ -23,7 +23,7 @@
 
 use crate::channel::{Channel, Heard, Message};
 use crate::cli::parse::{self, Given};
-use crate::cli::plan::{Mode, Plan, Target};
+use crate::cli::plan::Target;
 use crate::cli::visible::hex;
 use crate::loss;
 use crate::os::host;
@@ -33,6 +33,7 @@ use crate::policy::time::{Instant, Span};
 use crate::policy::verdict;
 use crate::report::record::Text;
 use crate::run::{self, Run, WRITING, now};
+use crate::scope;
 use crate::supervisor::{self, Ties};
 use crate::sys::event::{self, Wait};
 use crate::sys::fd::{OwnedFd, STDIN, STDOUT};
@@ -76,10 +77,8 @@ fn main(mut start: Start) -> u8 {
             return verdict::MISUSE;
         }
     };
-    if let Some(option) = unenforceable(&plan) {
-        let advice = "this version has no enforced mode; leave the option out";
-        run::complain("enforce", option, "ENOSYS (function not implemented)", advice);
-        return verdict::MISUSE;
+    if scope::is_asked_for(&start, &plan) {
+        return scope::enter(&start, &plan);
     }
     // From here on numbers 0, 1 and 2 are what they should be.
     let open = match host::standard_descriptors() {
@@ -115,24 +114,13 @@ fn main(mut start: Start) -> u8 {
         uid: if written { process::getuid() } else { 0 },
         parent_pid: if written { process::getppid() } else { 0 },
         open,
+        group: None,
+        obstacle: None,
         began: now(),
         began_at: if written { time::now(Clock::Real) } else { 0 },
         sink,
     };
     watch(run)
-}
-
-/// The option that this version cannot enforce, if one was given.
-fn unenforceable(plan: &Plan) -> Option<&'static [u8]> {
-    if plan.mode == Mode::Enforced {
-        Some(b"--cgroup-mode=enforced")
-    } else if plan.mem.is_some() {
-        Some(b"--mem")
-    } else if plan.pids.is_some() {
-        Some(b"--pids")
-    } else {
-        None
-    }
 }
 
 /// What was asked for on stdout; 125 where it cannot be written.
@@ -181,7 +169,7 @@ fn block_signals() {
     }
 }
 
-fn watch(run: Run) -> u8 {
+fn watch(mut run: Run) -> u8 {
     let advice = "raise the limits on open files and processes";
     block_signals();
     process::set_not_dumpable();
@@ -201,6 +189,9 @@ fn watch(run: Run) -> u8 {
         let advice = "allow prctl(2) in this sandbox";
         return run::refuse("become", b"a child subreaper", errno, advice);
     }
+    if let Err(status) = run.take_group() {
+        return status;
+    }
     let (child, pidfd) = match process::fork() {
         Ok(Forked::Child) => {
             drop(ours);
@@ -217,7 +208,11 @@ fn watch(run: Run) -> u8 {
             }
         }
         Ok(Forked::Parent(child, pidfd)) => (child, pidfd),
-        Err(errno) => return run::refuse("start", b"the supervisor", errno, advice),
+        Err(errno) => {
+            let status = run::refuse("start", b"the supervisor", errno, advice);
+            run.give_back(status);
+            return status;
+        }
     };
     // The supervisor's end of the channel must be its own alone.
     drop((theirs, monitor));
@@ -253,7 +248,9 @@ fn hand_over_terminal() -> bool {
             let _ = led.and_then(|()| terminal::set_foreground_group(STDIN, process::getpid()));
             process::exit(0)
         }
-        Ok(Forked::Parent(child, _)) => process::wait_for(child),
+        Ok(Forked::Parent(child, _)) => {
+            process::wait_for(child);
+        }
         Err(_) => return false,
     }
     terminal::disown(STDIN).is_ok()
@@ -416,6 +413,7 @@ impl Monitor {
 
     /// Ends as the verdict says; returns the status where no signal does it.
     fn end(&self, status: u8) -> u8 {
+        self.run.give_back(status);
         let (_, signal, restore) = self.verdict.unwrap_or((status, 0, false));
         if restore {
             self.restore_terminal();
@@ -457,7 +455,10 @@ fn guard(mut run: Run, ties: Ties) -> ! {
     host::close_inherited();
     loop {
         match process::reap(child) {
-            Waited::Reaped(_, Ended::Code(status)) => process::exit(status),
+            Waited::Reaped(_, Ended::Code(status)) => {
+                run.give_back(status);
+                process::exit(status)
+            }
             Waited::Reaped(_, Ended::Signal(..)) => process::exit(loss::end_orphans(&mut run)),
             Waited::NoChild => process::exit(verdict::NOT_PROVED),
             Waited::Nothing | Waited::Stopped => {}

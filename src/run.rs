@@ -9,6 +9,7 @@ use core::ffi::CStr;
 
 use crate::cli::plan::{Leftovers, Mode, Plan, Scope, Target, Words};
 use crate::cli::signals;
+use crate::os::cgroup::{Group, Obstacle, Wanted};
 use crate::os::put::put;
 use crate::os::sink::{self, Sink};
 use crate::policy::machine::Rules;
@@ -40,6 +41,10 @@ pub struct Run {
     pub parent_pid: i32,
     /// Which of 0, 1, 2 are open.
     pub open: [bool; 3],
+    /// Its cgroup; `None` in fallback mode.
+    pub group: Option<Group>,
+    /// Why there is none, if one was looked for.
+    pub obstacle: Option<Obstacle>,
     /// Where the record goes.
     pub sink: Option<Sink>,
     /// When corral began, on the monotonic clock.
@@ -99,13 +104,63 @@ impl Run {
         }
     }
 
+    /// Makes the group, or notes why there is none. Returns the exit status
+    /// where the run may not do without.
+    ///
+    /// # Errors
+    /// 125: it was asked for, or a limit needs it.
+    pub fn take_group(&mut self) -> Result<(), u8> {
+        let plan = &self.plan;
+        let needs: [(bool, &[u8]); 4] = [
+            (plan.mem.is_some(), b"--mem"),
+            (plan.pids.is_some(), b"--pids"),
+            (plan.cgroup_parent.is_some(), b"--cgroup-parent"),
+            (plan.mode == Mode::Enforced, b"--cgroup-mode=enforced"),
+        ];
+        let wanted = Wanted {
+            parent: plan.cgroup_parent,
+            id: self.id.as_bytes(),
+            memory: plan.mem,
+            pids: plan.pids,
+        };
+        let (text, advice) = if plan.mode == Mode::Fallback {
+            ("EINVAL (--cgroup-mode=fallback uses no cgroup)", "leave one of the two out")
+        } else {
+            match Group::make(&wanted) {
+                Ok(group) => {
+                    self.group = Some(group);
+                    return Ok(());
+                }
+                Err(obstacle) => {
+                    self.obstacle = Some(obstacle);
+                    (obstacle.text(), obstacle.advice())
+                }
+            }
+        };
+        let second = self.obstacle == Some(Obstacle::NoPids);
+        let mut needs = needs.iter().skip(usize::from(second));
+        let Some((_, option)) = needs.find(|(needed, _)| *needed) else {
+            return Ok(());
+        };
+        complain("enforce", option, text, advice);
+        Err(verdict::MISUSE)
+    }
+
+    /// Leaves nothing of a group that the supervisor has not taken away: one of a
+    /// run that was not started, and what corral did to its own group.
+    pub fn give_back(&self, status: u8) {
+        if let Some(group) = &self.group {
+            if status == verdict::MISUSE {
+                let _ = group.remove();
+            }
+            group.retire();
+        }
+    }
+
     /// Why there is no group.
     #[must_use]
     pub fn fallback_reason(&self) -> &'static str {
-        match self.plan.mode {
-            Mode::Fallback => "asked for",
-            Mode::Auto | Mode::Enforced => "this version has no enforced mode",
-        }
+        self.obstacle.map_or("asked for", Obstacle::text)
     }
 
     /// What `--json` was given.

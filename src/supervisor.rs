@@ -17,6 +17,7 @@
 
 use crate::channel::{Channel, Heard, Message};
 use crate::cli::plan::{Leftovers, Scope};
+use crate::os::cgroup::Watch;
 use crate::os::host;
 use crate::os::spawn::{Failure, Newborn, Stage};
 use crate::os::tree::SUPERVISOR_NAME;
@@ -28,11 +29,11 @@ use crate::relay::{Relay, WAITS};
 use crate::report::decimal::Decimal;
 use crate::report::record::{self, Detail, MOST_LISTED, Record, Steps, Text};
 use crate::run::{self, Run, now};
-use crate::sweep::{Reaped, Seen, Sweep};
+use crate::sweep::{Interest, Reaped, Seen, Sweep};
 use crate::sys::errno::Errno;
 use crate::sys::event::{self, Wait};
 use crate::sys::fd::{self, OwnedFd, STDERR, STDOUT};
-use crate::sys::process::{self, Ended, Usage};
+use crate::sys::process::{self, Ended};
 use crate::sys::signal::{self, Received};
 use crate::sys::time::{self, Clock};
 
@@ -40,8 +41,11 @@ use crate::sys::time::{self, Clock};
 const FEW: usize = 4;
 /// How long the loop rests where it cannot wait, in nanoseconds.
 const BLIND: u64 = 5_000_000;
+/// How long the pause between two looks at a group that cannot be removed may
+/// become, as a power of two in ms.
+const LONGEST_LOOK: u32 = 10;
 /// What the loop waits for besides the relay.
-const OWN_WAITS: usize = 5;
+const OWN_WAITS: usize = 6;
 
 /// What comes with the fork.
 pub struct Ties {
@@ -64,6 +68,10 @@ struct Supervisor {
     /// When the loop last woke: one moment for all that is looked at then.
     now: Instant,
     sweep: Sweep,
+    /// Tells when the group becomes empty, once no child is left.
+    occupied: Option<Watch>,
+    /// How often it seemed empty and could not be removed.
+    looks: u32,
     relay: Option<Relay>,
     pidfd: Option<OwnedFd>,
     report: Option<OwnedFd>,
@@ -103,7 +111,7 @@ fn not_started(what: &str, advice: &str) -> impl FnOnce(Errno) -> u8 {
 }
 
 impl Supervisor {
-    fn start(run: Run, ties: Ties) -> Result<Self, u8> {
+    fn start(mut run: Run, ties: Ties) -> Result<Self, u8> {
         process::set_child_subreaper()
             .map_err(not_started("become a child subreaper", "allow prctl(2) in this sandbox"))?;
         let advice = "raise the limit on open files";
@@ -119,6 +127,8 @@ impl Supervisor {
         let args = run.start.args.from(run.plan.command);
         let mut newborn = Newborn::new(args, run.start.environment, process::getpid());
         newborn.ends = relay.as_ref().map_or([None; 2], Relay::ends);
+        newborn.group = run.group.as_ref().map(|group| group.entry().number());
+        newborn.memory_limit = run.plan.mem.is_some();
         newborn.no_new_privs = run.plan.no_new_privs;
         newborn.close_fds = run.plan.close_fds;
         newborn.take_terminal = ties.hand_terminal;
@@ -135,11 +145,16 @@ impl Supervisor {
         }
         host::close_inherited();
         let steps = Steps { started: Some(started), spawned: Some(now()), ..Steps::default() };
+        let mut sweep = Sweep::new(spawned.pid, run.start.ticks_per_second, run.group.take());
+        let (counts, memory) = (run.sink.is_some(), run.plan.mem.is_some());
+        sweep.interest = Interest { counts, memory };
         Ok(Self {
             rules: run.rules(started),
             state: State::START,
             now: started,
-            sweep: Sweep::new(spawned.pid, run.start.ticks_per_second),
+            sweep,
+            occupied: None,
+            looks: 0,
             relay,
             pidfd: spawned.pidfd,
             report: Some(spawned.report),
@@ -186,7 +201,10 @@ impl Supervisor {
 
     fn waits(&self) -> [Wait; OWN_WAITS + WAITS] {
         let mut waits = [Wait::NOTHING; OWN_WAITS + WAITS];
-        let [command, children, channel, monitor, report, relayed @ ..] = &mut waits;
+        let [command, children, group, channel, monitor, report, relayed @ ..] = &mut waits;
+        if let Some(watch) = &self.occupied {
+            *group = watch.wait();
+        }
         *children = Wait::readable(self.ties.signals.fd());
         if let Some(pidfd) = &self.pidfd {
             *command = Wait::readable(pidfd.fd());
@@ -209,7 +227,7 @@ impl Supervisor {
 
     /// Looks at everything that is ready, in the documented order.
     fn look(&mut self, waits: &[Wait; OWN_WAITS + WAITS]) {
-        let [command, children, channel, monitor, report, relayed @ ..] = waits;
+        let [command, children, group, channel, monitor, report, relayed @ ..] = waits;
         let again = self.again.take_if(|again| *again <= self.now).is_some();
         if report.fired() {
             self.hear_report();
@@ -222,7 +240,7 @@ impl Supervisor {
             self.pidfd = None;
         }
         let killing = matches!(self.state, State::Killing { .. });
-        if command.fired() || children.fired() || killing || again {
+        if command.fired() || children.fired() || group.fired() || killing || again {
             self.census(command.fired());
         }
         if channel.fired() {
@@ -248,6 +266,10 @@ impl Supervisor {
     /// Reaps what has ended. `ended`: the command is dead, reaped or not.
     fn census(&mut self, ended: bool) {
         let reaped = self.sweep.reap();
+        if self.sweep.out_of_memory {
+            // Before the command's end, which is its consequence.
+            self.feed(Event::Limit(Cause::Memory));
+        }
         let ended = ended || self.sweep.command_ended.is_some();
         if ended && self.steps.command_ended.is_none() {
             self.hear_report();
@@ -258,10 +280,27 @@ impl Supervisor {
         match reaped {
             Reaped::Empty => {
                 self.steps.tree_empty.get_or_insert(self.now);
+                if self.sweep.is_enforced() {
+                    self.steps.group_removed.get_or_insert_with(now);
+                }
+                self.occupied = None;
                 self.feed(Event::TreeEmpty);
             }
+            Reaped::Outside => self.wait_for_group(),
             Reaped::Some => {}
             Reaped::More => self.look_again(Span::ZERO),
+        }
+    }
+
+    /// No child is left, but there are others in the group: their end is told by
+    /// the group, not to us. Where it seems empty already the kernel is late.
+    fn wait_for_group(&mut self) {
+        if self.occupied.is_none() {
+            self.occupied = self.sweep.group().and_then(|group| group.watch().ok());
+        }
+        if !self.occupied.as_ref().is_some_and(Watch::is_occupied) {
+            self.looks = self.looks.saturating_add(1);
+            self.look_again(Span::from_millis(1 << self.looks.min(LONGEST_LOOK)));
         }
     }
 
@@ -322,7 +361,7 @@ impl Supervisor {
             self.feed(Event::Moved);
         }
         if progress.over_limit {
-            self.feed(Event::OutputLimit);
+            self.feed(Event::Limit(Cause::Output));
         }
         if progress.drained {
             self.feed(Event::Drained);
@@ -395,6 +434,7 @@ impl Supervisor {
             Action::ListSurvivors => {
                 self.survivors = self.sweep.list_survivors(MOST_LISTED);
                 self.blame_tracers();
+                self.blame_group();
             }
             Action::Drain => {
                 self.move_bytes(&[Wait::NOTHING; WAITS]);
@@ -437,6 +477,18 @@ impl Supervisor {
         }
     }
 
+    /// Nothing lives in the group, and yet it is there.
+    fn blame_group(&mut self) {
+        if let (Some(errno), Some(group)) = (self.sweep.stuck, self.sweep.group()) {
+            let mut text = Text::EMPTY;
+            text.push(b"cannot remove the cgroup ");
+            text.push(group.name().to_bytes());
+            text.push(b": ");
+            text.push(errno.text().as_bytes());
+            self.note(text);
+        }
+    }
+
     fn note(&mut self, text: Text<128>) {
         if let Some(slot) = self.errors.iter_mut().find(|slot| slot.is_none()) {
             *slot = Some(text);
@@ -447,6 +499,7 @@ impl Supervisor {
     fn finish(&mut self, cause: Cause, proved: bool) -> u8 {
         if let Some(failure) = self.failure.filter(|failure| failure.stage != Stage::Exec) {
             let what = match failure.stage {
+                Stage::Group => "move into the cgroup",
                 Stage::Privileges => "set --no-new-privs for",
                 Stage::Descriptors | Stage::Exec => "set up the descriptors of",
             };
@@ -472,8 +525,14 @@ impl Supervisor {
             self.ties.channel.say(Message::Verdict { status, signal, restore_terminal });
         }
         let written = self.run.sink.is_some();
-        let usage = if written { process::usage_of_children() } else { Usage::default() };
+        if written && !proved {
+            self.sweep.count();
+        }
+        let usage = if written { self.sweep.usage() } else { record::Usage::default() };
         let real = if written { time::now(Clock::Real) } else { 0 };
+        if self.monitor_is_gone {
+            self.sweep.retire();
+        }
         self.steps.returned = Some(now());
         let plan = self.run.plan;
         let (id, args) = (self.run.id, self.run.start.args);
@@ -482,7 +541,7 @@ impl Supervisor {
             run_id: id.as_bytes(),
             uid: self.run.uid,
             parent_pid: self.run.parent_pid,
-            fallback_reason: Some(self.run.fallback_reason()),
+            fallback_reason: (!self.sweep.is_enforced()).then(|| self.run.fallback_reason()),
             cause,
             detail: self.detail,
             exit_status: status,
@@ -493,12 +552,7 @@ impl Supervisor {
             ended_at: real,
             steps: self.steps,
             output: self.relay.as_ref().map(Relay::counts).unwrap_or_default(),
-            usage: record::Usage {
-                cpu_user_us: usage.user_us,
-                cpu_system_us: usage.system_us,
-                max_rss_bytes: usage.max_rss_bytes,
-                processes_reaped: self.sweep.reaped,
-            },
+            usage,
             tree_at_cause: self.tree_at_cause.listing(),
             leftovers: self.leftovers.listing(),
             survivors: self.survivors.listing(),

@@ -10,12 +10,18 @@
 //! does not. The stopping is bounded, for a vfork parent or a frozen process
 //! never reads as stopped.
 //!
+//! In enforced mode there is a group as well. SIGKILL then begins with the group,
+//! at once for all that is in it; who is left by the second pass is found as
+//! without one, members that are no descendants included. Empty means both: no
+//! child, and the group removed.
+//!
 //! May use: `sys`, `os`, `report` types.
 
+use crate::os::cgroup::{Counts, Group, Removal};
 use crate::os::procfs::Stat;
 use crate::os::tree::{Found, Nested, Tree};
-use crate::report::record::{Detached, Listing, Process, Text};
-use crate::sys::errno::Result;
+use crate::report::record::{Detached, Listing, Process, Text, Usage};
+use crate::sys::errno::{Errno, Result};
 use crate::sys::event;
 use crate::sys::memory::List;
 use crate::sys::process::{self, Ended, Waited};
@@ -40,8 +46,10 @@ const REAP_AT_ONCE: u32 = 4096;
 /// What a round of reaping found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reaped {
-    /// No child is left at all.
+    /// No child is left at all, and no group.
     Empty,
+    /// No child is left, but something lives in the group.
+    Outside,
     /// The ones that are left have not ended.
     Some,
     /// There may be more to reap at once.
@@ -74,33 +82,133 @@ pub struct Sweep {
     pub command_ended: Option<Ended>,
     /// How many processes were reaped.
     pub reaped: u64,
+    /// Of these, those that died of SIGKILL.
+    killed: u64,
     ticks_per_second: u64,
     passes: u32,
     hurried: bool,
+    group: Option<Group>,
+    /// The group has been removed.
+    removed: bool,
+    /// Why it could not be, though nothing lived in it.
+    pub stuck: Option<Errno>,
+    /// What the group counted, as of when it was last looked at.
+    pub counts: Counts,
+    /// What is to be known of it.
+    pub interest: Interest,
+    /// The OOM killer has ended somebody in the group.
+    pub out_of_memory: bool,
+}
+
+/// What a sweep is to find out about its group.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Interest {
+    /// What it counts.
+    pub counts: bool,
+    /// Whether it ran out of memory.
+    pub memory: bool,
 }
 
 impl Sweep {
     /// Of this process, whose command is `command` (0: unknown).
     #[must_use]
-    pub const fn new(command: i32, ticks_per_second: u64) -> Self {
+    pub fn new(command: i32, ticks_per_second: u64, group: Option<Group>) -> Self {
         Self {
             tree: None,
             command,
             command_ended: None,
             reaped: 0,
+            killed: 0,
             ticks_per_second,
             passes: 0,
             hurried: false,
+            group,
+            removed: false,
+            stuck: None,
+            counts: Counts::default(),
+            interest: Interest::default(),
+            out_of_memory: false,
         }
     }
 
-    fn tree(&mut self) -> &mut Tree {
+    fn tree(&mut self) -> (&mut Tree, Option<&Group>) {
         let command = self.command;
-        self.tree.get_or_insert_with(|| Tree::new(command))
+        let group = self.group.as_ref().filter(|_| !self.removed);
+        (self.tree.get_or_insert_with(|| Tree::new(command)), group)
     }
 
-    /// Reaps what has ended.
+    /// The group, as long as it is there.
+    #[must_use]
+    pub fn group(&self) -> Option<&Group> {
+        self.group.as_ref().filter(|_| !self.removed)
+    }
+
+    /// Whether there was a group.
+    #[must_use]
+    pub const fn is_enforced(&self) -> bool {
+        self.group.is_some()
+    }
+
+    /// Gives corral's own group back as it was.
+    pub fn retire(&self) {
+        if let Some(group) = &self.group {
+            group.retire();
+        }
+    }
+
+    /// Reaps what has ended, and removes the group when nothing is left.
     pub fn reap(&mut self) -> Reaped {
+        let killed = self.killed;
+        let reaped = self.reap_children();
+        if self.interest.memory && (self.killed > killed || reaped == Reaped::Empty) {
+            let kills = self.group().and_then(Group::oom_kills);
+            self.out_of_memory |= kills.is_some_and(|kills| kills > 0);
+        }
+        if reaped == Reaped::Empty && !self.remove_group() { Reaped::Outside } else { reaped }
+    }
+
+    /// Whether there is no group any more.
+    fn remove_group(&mut self) -> bool {
+        if self.group().is_none() {
+            return true;
+        }
+        self.count();
+        let removal = self.group().map_or(Removal::Gone, Group::remove);
+        self.removed = removal == Removal::Gone;
+        self.stuck = if let Removal::Stuck(errno) = removal { Some(errno) } else { None };
+        self.removed
+    }
+
+    /// Notes what the group has counted so far.
+    pub fn count(&mut self) {
+        if self.interest.counts
+            && let Some(group) = self.group()
+        {
+            self.counts = group.counts();
+        }
+    }
+
+    /// What the run has used: as the group counted, unless what left it has used
+    /// more.
+    #[must_use]
+    pub fn usage(&self) -> Usage {
+        let reaped = process::usage_of_children();
+        let (user, system) = (self.counts.cpu_user_us, self.counts.cpu_system_us);
+        let grouped = user.unwrap_or(0).saturating_add(system.unwrap_or(0));
+        let more = grouped > reaped.user_us.saturating_add(reaped.system_us);
+        Usage {
+            cpu_user_us: user.filter(|_| more).unwrap_or(reaped.user_us),
+            cpu_system_us: system.filter(|_| more).unwrap_or(reaped.system_us),
+            max_rss_bytes: reaped.max_rss_bytes,
+            processes_reaped: self.reaped,
+            memory_peak_bytes: self.counts.memory_peak,
+            pids_peak: self.counts.pids_peak,
+            oom_kills: self.counts.oom_kills,
+            pids_refused: self.counts.pids_refused,
+        }
+    }
+
+    fn reap_children(&mut self) -> Reaped {
         for _ in 0..REAP_AT_ONCE {
             match process::reap_any() {
                 Waited::NoChild => return Reaped::Empty,
@@ -113,6 +221,7 @@ impl Sweep {
                 Waited::Stopped => {}
                 Waited::Reaped(pid, ended) => {
                     self.reaped += 1;
+                    self.killed += u64::from(matches!(ended, Ended::Signal(process::SIGKILL, _)));
                     if pid == self.command {
                         self.command_ended = Some(ended);
                     }
@@ -144,17 +253,17 @@ impl Sweep {
     /// Returns how many it reached.
     pub fn signal_tree(&mut self, signal: i32, wake: bool) -> u64 {
         let began = time::now(Clock::Monotonic);
-        let tree = self.tree();
+        let (tree, group) = self.tree();
         for _ in 0..MOST_WALKS {
-            match tree.walk(Nested::Leave) {
+            match tree.walk(Nested::Leave, group) {
                 Ok(Found { fresh: 0, .. }) | Err(_) => break,
                 Ok(_) if time::now(Clock::Monotonic).saturating_sub(began) > WALKING => break,
                 Ok(_) => {}
             }
         }
-        let reached = tree.signal_found(signal, Nested::Leave);
+        let reached = tree.signal_found(signal, Nested::Leave, group);
         if wake {
-            tree.signal_found(process::SIGCONT, Nested::Leave);
+            tree.signal_found(process::SIGCONT, Nested::Leave, group);
         }
         reached
     }
@@ -163,36 +272,48 @@ impl Sweep {
     pub fn kill_pass(&mut self) -> u64 {
         self.passes += 1;
         let stop_first = self.passes > 1;
-        let tree = self.tree();
+        if let Some(group) = self.group() {
+            let mut alive = 0;
+            if !stop_first {
+                group.members(&mut |_| alive += 1);
+            }
+            if group.kill() && alive > 0 {
+                // Whoever has left the group is found by the next pass.
+                return alive;
+            }
+        }
+        let (tree, group) = self.tree();
         tree.forget_sent(process::SIGKILL);
-        let found = if stop_first { stop(tree) } else { tree.walk(Nested::Enter) };
+        let found = if stop_first { stop(tree, group) } else { tree.walk(Nested::Enter, group) };
         let Ok(found) = found else {
             // No memory for the tree: our own children, level by level as their
             // parents die.
             return tree.signal_own_children(process::SIGKILL);
         };
-        tree.signal_found(process::SIGKILL, Nested::Enter);
+        tree.signal_found(process::SIGKILL, Nested::Enter, group);
         found.alive
     }
 
     /// Stops every process of the tree that is not stopped already (Ctrl-Z).
     pub fn stop_tree(&mut self) {
-        let tree = self.tree();
-        if stop(tree).is_ok() {
+        let (tree, group) = self.tree();
+        if stop(tree, group).is_ok() {
             tree.hold_found();
         }
     }
 
     /// Lets those go on that [`Sweep::stop_tree`] stopped, and nobody else.
     pub fn continue_tree(&mut self) {
-        self.tree().release_held();
+        let (tree, group) = self.tree();
+        tree.release_held(group);
     }
 
     /// Describes what is alive, `most` of it in full.
     pub fn list(&mut self, most: usize) -> Seen {
         let mut found = Found::default();
         for _ in 0..LOOKS {
-            found = self.tree().walk(Nested::Enter).unwrap_or_default();
+            let (tree, group) = self.tree();
+            found = tree.walk(Nested::Enter, group).unwrap_or_default();
             if found.alive > 0 || self.reap() == Reaped::Empty {
                 return self.describe(found, most);
             }
@@ -204,18 +325,29 @@ impl Sweep {
 
     /// As [`Sweep::list`], with the dead that cannot be reaped.
     pub fn list_survivors(&mut self, most: usize) -> Seen {
-        let found = self.tree().walk_with_dead().unwrap_or_default();
+        let (tree, group) = self.tree();
+        let found = tree.walk_with_dead(group).unwrap_or_default();
         self.describe(found, most)
     }
 
     fn describe(&mut self, found: Found, most: usize) -> Seen {
         let (command, ticks) = (self.command, self.ticks_per_second);
         let now = time::now(Clock::Boot);
-        let tree = self.tree();
+        let (tree, group) = self.tree();
+        let mut inside = group.map(|_| List::new());
+        if let (Some(group), Some(inside)) = (group, &mut inside) {
+            group.members(&mut |pid| {
+                // One that is missing for want of memory is told as having left.
+                let _ = inside.push(pid);
+            });
+        }
         let mut seen = Seen { first: List::new(), total: found.alive };
         let calm = found.alive <= CALM;
         for member in tree.found().take(most) {
-            let process = describe(tree, &member.stat, command, ticks, now, calm);
+            let mut process = describe(tree, &member.stat, command, ticks, now, calm);
+            if inside.as_ref().is_some_and(|inside| !inside.contains(&process.pid)) {
+                process.detached = Detached::Cgroup;
+            }
             if seen.first.push(process).is_err() {
                 break;
             }
@@ -225,19 +357,19 @@ impl Sweep {
 
     /// Who traces this process (0: nobody, or unknown).
     pub fn tracer_of(&mut self, pid: i32) -> i32 {
-        let proc = self.tree().proc();
-        proc.and_then(|proc| proc.uid_and_tracer(pid)).map_or(0, |(_, tracer)| tracer)
+        let (tree, _) = self.tree();
+        tree.proc().and_then(|proc| proc.uid_and_tracer(pid)).map_or(0, |(_, tracer)| tracer)
     }
 }
 
 /// Stops the tree until a walk finds nobody new and all that were found stopped.
-fn stop(tree: &mut Tree) -> Result<Found> {
+fn stop(tree: &mut Tree, group: Option<&Group>) -> Result<Found> {
     let began = time::now(Clock::Monotonic);
     let mut patience = PATIENCE;
     tree.forget_sent(process::SIGSTOP);
     loop {
-        let found = tree.walk(Nested::Enter)?;
-        let sent = tree.stop_found();
+        let found = tree.walk(Nested::Enter, group)?;
+        let sent = tree.stop_found(group);
         if sent == 0 && found.fresh == 0 {
             if found.running == 0 || patience == 0 {
                 return Ok(found);

@@ -12,8 +12,9 @@ use common::Run;
 use kit::{have, supervisor};
 
 /// Most system calls of corral's two processes and the newborn up to its exec,
-/// for a command that does nothing (`execve` of corral itself included).
-const MOST_CALLS: usize = 64;
+/// for a command that does nothing (`execve` of corral itself included): in fallback
+/// mode, and with a group.
+const MOST_CALLS: [(&str, usize); 2] = [("fallback", 64), ("auto", 86)];
 
 /// How often a process has been switched away from, by will or not.
 fn switches(pid: i32) -> Vec<u64> {
@@ -57,17 +58,24 @@ fn a_run_that_does_nothing_makes_few_calls() {
     if !have(&["strace"]) {
         return;
     }
+    for (mode, most) in MOST_CALLS {
+        makes_few_calls(mode, most);
+    }
+}
+
+fn makes_few_calls(mode: &str, most: usize) {
+    let mode = format!("--cgroup-mode={mode}");
     let place = tempfile::tempdir().unwrap();
     let trace = place.path().join("trace");
     let corral = common::corral();
     let noop = env!("CARGO_BIN_EXE_noop");
     let words = ["strace", "-f", "-o", trace.to_str().unwrap(), corral.to_str().unwrap()];
     let outcome =
-        Run::argv(words.into_iter().chain(["--wall", "10s", "--", noop])).no_record().run();
+        Run::argv(words.into_iter().chain(["--wall", "10s", &mode, "--", noop])).no_record().run();
     outcome.assert_status(0);
     let text = std::fs::read_to_string(&trace).unwrap();
     let calls = text.lines().filter(|line| line.contains('(') && !line.contains("resumed>"));
     let calls = calls.count();
     println!("{calls} system calls\n{text}");
-    assert!(calls <= MOST_CALLS, "{calls} system calls");
+    assert!(calls <= most, "{calls} system calls, {mode}");
 }

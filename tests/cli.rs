@@ -168,10 +168,13 @@ fn bad_words() {
 }
 
 #[test]
-fn what_this_build_cannot_do_is_refused() {
-    refused(&["--mem", "64M"], &["--mem"]);
-    refused(&["--pids", "10"], &["--pids"]);
-    refused(&["--cgroup-mode=enforced"], &["--cgroup-mode"]);
+fn what_needs_a_cgroup_is_refused_without_one() {
+    let fallback = "--cgroup-mode=fallback";
+    refused(&["--mem", "64M", fallback], &["--mem", fallback]);
+    refused(&["--pids", "10", fallback], &["--pids", fallback]);
+    refused(&["--cgroup-parent=/sys/fs/cgroup", fallback], &["--cgroup-parent", fallback]);
+    refused(&["--cgroup-parent=/"], &["--cgroup-parent", "EINVAL"]);
+    refused(&["--cgroup-parent=/nowhere/at/all"], &["--cgroup-parent", "ENOENT"]);
 }
 
 #[test]

@@ -19,9 +19,13 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("channel", &["sys"]),
     ("sweep", &["sys", "os", "report"]),
     ("run", &["sys", "os", "policy", "cli", "report"]),
+    ("scope", &["sys", "os", "policy", "cli", "run"]),
     ("loss", &["sys", "os", "policy", "cli", "report", "run", "sweep"]),
     ("supervisor", &["sys", "os", "policy", "cli", "report", "run", "sweep", "relay", "channel"]),
-    ("monitor", &["sys", "os", "policy", "cli", "report", "run", "loss", "supervisor", "channel"]),
+    (
+        "monitor",
+        &["sys", "os", "policy", "cli", "report", "run", "loss", "scope", "supervisor", "channel"],
+    ),
 ];
 
 fn files(dir: &Path, found: &mut Vec<PathBuf>) {

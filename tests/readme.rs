@@ -22,13 +22,15 @@ const README: &str = include_str!("../README.md");
 const SCHEMA: &str = include_str!("record.schema.json");
 
 /// Options of other programs that the README names, on a line with the program.
-const FOREIGN: [(&str, &str); 6] = [
+const FOREIGN: [(&str, &str); 8] = [
     ("cargo ", "release"),
     ("cargo ", "target"),
     ("cargo ", "bench"),
     ("cargo ", "test"),
     ("cargo ", "no-run"),
     ("cargo ", "nocapture"),
+    ("systemd-run ", "scope"),
+    ("systemd-run ", "collect"),
 ];
 
 /// What stands under a heading.
@@ -112,6 +114,7 @@ fn the_statuses_are_those_of_the_verdict() {
         verdict::LEFTOVERS,
         verdict::NOT_PROVED,
         verdict::OUTPUT,
+        verdict::MEMORY,
         verdict::TIME,
         verdict::MISUSE,
         verdict::NOT_EXECUTABLE,
@@ -134,6 +137,7 @@ fn every_cause_is_named() {
         Cause::Exec,
         Cause::Wall,
         Cause::Output,
+        Cause::Memory,
         Cause::Cancelled { signal: 15 },
         Cause::SupervisorLost,
         Cause::MonitorLost,
@@ -270,8 +274,9 @@ fn the_example_record_is_one() {
     // The command that is said to give it, with the harness's own --json.
     let text = section("The record").split_whitespace().collect::<Vec<_>>().join(" ");
     let line = quoted(&text).into_iter().find(|line| line.starts_with("corral --wall")).unwrap();
-    assert_eq!(line, "corral --wall 500ms --label job=42 --json FILE -- sleep 60");
-    let run = Run::corral(&["--wall", "500ms", "--label", "job=42"]).command(["sleep", "60"]);
+    assert_eq!(line, "corral --wall 500ms --cgroup-mode fallback --json FILE -- sleep 60");
+    let run =
+        Run::corral(&["--wall", "500ms", "--cgroup-mode", "fallback"]).command(["sleep", "60"]);
     let outcome = run.run();
     outcome.assert_status(124);
     let mut real = outcome.record("").clone();

@@ -165,6 +165,7 @@ fn full<'a>(plan: &'a Plan, words: &'a Line, list: Listing<'a>) -> Record<'a> {
             first_signal: at(5),
             killed: at(6),
             tree_empty: None,
+            group_removed: at(7_500_000),
             returned: at(8_000_000),
         },
         output: Output {
@@ -175,7 +176,16 @@ fn full<'a>(plan: &'a Plan, words: &'a Line, list: Listing<'a>) -> Record<'a> {
             dropped_bytes: 30,
             given_up_bytes: 5,
         },
-        usage: Usage { cpu_user_us: 1, cpu_system_us: 2, max_rss_bytes: 3, processes_reaped: 4 },
+        usage: Usage {
+            cpu_user_us: 1,
+            cpu_system_us: 2,
+            max_rss_bytes: 3,
+            processes_reaped: 4,
+            memory_peak_bytes: Some(5),
+            pids_peak: Some(6),
+            oom_kills: Some(7),
+            pids_refused: Some(8),
+        },
         tree_at_cause: list,
         leftovers: Listing { first: list.first.get(..1).unwrap_or_default(), total: 1 },
         survivors: list,
@@ -285,7 +295,7 @@ fn a_full_record() {
     assert_eq!(value["ended_at"], "2554-07-21T23:34:33.709551615Z");
     let steps = json!({
         "spawned": 1, "executed": 2, "command_ended": 3, "cause_seen": 4, "first_signal": 5,
-        "killed": 6, "tree_empty": null, "group_removed": null, "returned": 8_000_000,
+        "killed": 6, "tree_empty": null, "group_removed": 7_500_000, "returned": 8_000_000,
     });
     assert_eq!(value["steps_us"], steps);
     let output = json!({
@@ -297,6 +307,10 @@ fn a_full_record() {
     assert_eq!(value["usage"]["cpu_system_us"], 2);
     assert_eq!(value["usage"]["max_rss_bytes"], 3);
     assert_eq!(value["usage"]["processes_reaped"], 4);
+    assert_eq!(value["usage"]["memory_peak_bytes"], 5);
+    assert_eq!(value["usage"]["pids_peak"], 6);
+    assert_eq!(value["usage"]["oom_kills"], 7);
+    assert_eq!(value["usage"]["pids_refused"], 8);
     let first = json!({
         "pid": 4711, "name": "sleep", "argv0": "/bin/sleep", "uid": 1000, "state": "S",
         "wchan": "hrtimer_nanosleep", "age_ms": 2003, "cpu_ms": 1, "ppid": 4710,

@@ -452,7 +452,7 @@ fn a_process_that_left_the_group() {
         &[],
         "g=$(sed -n 's/^0:://p' /proc/self/cgroup); \
          for u in /sys/fs/cgroup/unified /sys/fs/cgroup; do [ -e $u/cgroup.procs ] && break; done; \
-         o=$u$g/../corral-other-$$; mkdir $o && echo made $o || exit 77; \
+         o=$(dirname $u$g)/corral-other-$$; mkdir $o && echo made $o || exit 77; \
          sh -c 'echo $$ >\"$0/cgroup.procs\"; setsid sleep 25 </dev/null >/dev/null 2>&1 &' $o; \
          exit 5",
     )

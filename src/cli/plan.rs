@@ -140,6 +140,8 @@ pub struct Plan {
     pub close_fds: bool,
     /// `--cgroup-mode`; whether it can be had is not decided by parsing.
     pub mode: Mode,
+    /// `--cgroup-parent`.
+    pub cgroup_parent: Option<&'static CStr>,
     /// `--quiet`.
     pub quiet: bool,
 }
@@ -167,6 +169,7 @@ impl Plan {
         no_new_privs: false,
         close_fds: false,
         mode: Mode::Auto,
+        cgroup_parent: None,
         quiet: false,
     };
 

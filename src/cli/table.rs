@@ -226,6 +226,15 @@ options! {
         wants: "auto, enforced or fallback",
         kin: "",
     }
+    CgroupParent {
+        name: "cgroup-parent",
+        metavar: Some("PATH"),
+        help: "the cgroup to make the run's under (default: own)",
+        default: None,
+        group: Start,
+        wants: "a directory below a cgroup2 mount",
+        kin: "",
+    }
     NoNewPrivs {
         name: "no-new-privs",
         metavar: None,
@@ -310,11 +319,12 @@ options! {
 }
 
 /// Exit statuses other than the command's own, and what each means.
-pub const STATUSES: [(&str, &str); 9] = [
+pub const STATUSES: [(&str, &str); 10] = [
     ("118", "it would be 0, but the record is incomplete"),
     ("119", "it would be 0, but --leftovers=fail found some"),
     ("120", "not proved: something may be alive"),
     ("121", "--output-limit was passed"),
+    ("122", "--mem was reached"),
     ("124", "--wall was reached"),
     ("125", "corral was misused or could not start the run"),
     ("126", "COMMAND could not be executed"),
@@ -389,6 +399,7 @@ mod tests {
             verdict::LEFTOVERS,
             verdict::NOT_PROVED,
             verdict::OUTPUT,
+            verdict::MEMORY,
             verdict::TIME,
             verdict::MISUSE,
             verdict::NOT_EXECUTABLE,

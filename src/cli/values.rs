@@ -55,6 +55,8 @@ pub(super) fn set(plan: &mut Plan, row: &Row, value: &'static CStr) -> Result<()
                 [..] => return Err(no_alternative(row, text)),
             }
         }
+        Opt::CgroupParent if text.is_empty() => return Err(Why::Form(Hint::None)),
+        Opt::CgroupParent => plan.cgroup_parent = Some(value),
         Opt::NoNewPrivs => plan.no_new_privs = true,
         Opt::CloseFds => plan.close_fds = true,
         Opt::Json => plan.json = Some(target(value)?),
@@ -176,6 +178,7 @@ mod tests {
             ("--cgroup-mode=enforced", Plan { mode: Mode::Enforced, ..base }),
             ("--cgroup-mode=fallback", Plan { mode: Mode::Fallback, ..base }),
             ("--redact-argv", Plan { redact_argv: true, ..base }),
+            ("--cgroup-parent=/x", Plan { cgroup_parent: Some(c"/x"), ..base }),
             ("--no-new-privs", Plan { no_new_privs: true, ..base }),
             ("--close-fds", Plan { close_fds: true, ..base }),
             ("--quiet", Plan { quiet: true, ..base }),

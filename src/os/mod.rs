@@ -3,6 +3,7 @@
 //! One question a file. Nothing here decides what is to be done about a fact.
 //! May use: `sys`, and moments and spans of `policy::time`.
 
+pub mod cgroup;
 pub mod host;
 pub mod procfs;
 pub mod put;

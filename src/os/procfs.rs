@@ -92,7 +92,7 @@ pub fn parse_stat(line: &[u8]) -> Option<Stat> {
 
 /// A decimal number, the whole of `text`; `-1` and the like are no number here,
 /// but a tty-less process has none of those in the fields that are read.
-fn number<T: TryFrom<u64>>(text: &[u8]) -> Option<T> {
+pub(crate) fn number<T: TryFrom<u64>>(text: &[u8]) -> Option<T> {
     if text.is_empty() {
         return None;
     }
@@ -118,15 +118,16 @@ fn words(text: &[u8]) -> impl Iterator<Item = &[u8]> {
     text.split(|byte| byte.is_ascii_whitespace()).filter(|word| !word.is_empty())
 }
 
-/// A path below /proc.
-pub(crate) struct Path {
-    bytes: [u8; 64],
+/// A short path, below /proc or as a cgroup has it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Path<const N: usize = 64> {
+    bytes: [u8; N],
     length: usize,
 }
 
-impl Path {
+impl<const N: usize> Path<N> {
     pub(crate) const fn new() -> Self {
-        Self { bytes: [0; 64], length: 0 }
+        Self { bytes: [0; N], length: 0 }
     }
 
     /// Appends; what does not fit would be another path, so it is none at all.
@@ -142,8 +143,11 @@ impl Path {
     }
 
     pub(crate) fn pid(self, pid: i32) -> Self {
-        let mut digits = [0u8; 10];
-        let mut left = pid.unsigned_abs();
+        self.number(pid.unsigned_abs().into())
+    }
+
+    pub(crate) fn number(self, mut left: u64) -> Self {
+        let mut digits = [0u8; 20];
         let mut first = digits.len();
         loop {
             first = first.saturating_sub(1);
@@ -177,7 +181,7 @@ impl Proc {
         let dir = file::open(file::CWD, c"/proc", Open::Place).ok()?;
         let proc = Self { dir };
         let mut buffer = [0; 2048];
-        let status = proc.read(Path::new().text(b"self/status"), &mut buffer).ok()?;
+        let status = proc.read(Path::<64>::new().text(b"self/status"), &mut buffer).ok()?;
         let mut pids = words(status_line(status, b"NSpid")?);
         let ours = pids.next().and_then(number) == Some(process::getpid());
         (ours && pids.next().is_none()).then_some(proc)
@@ -195,21 +199,23 @@ impl Proc {
     #[must_use]
     pub fn stat(&self, pid: i32) -> Option<Stat> {
         let mut buffer = [0; 512];
-        let line = self.read(Path::new().pid(pid).text(b"/stat"), &mut buffer).ok()?;
+        let line = self.read(Path::<64>::new().pid(pid).text(b"/stat"), &mut buffer).ok()?;
         parse_stat(line).filter(|stat| stat.pid == pid)
     }
 
     /// The first word of the command line, as much as fits.
     #[must_use]
     pub fn argv0<'b>(&self, pid: i32, buffer: &'b mut [u8]) -> &'b [u8] {
-        let line = self.read(Path::new().pid(pid).text(b"/cmdline"), buffer).unwrap_or_default();
+        let line =
+            self.read(Path::<64>::new().pid(pid).text(b"/cmdline"), buffer).unwrap_or_default();
         line.split(|&byte| byte == 0).next().unwrap_or_default()
     }
 
     /// The kernel function that the process sleeps in; empty where unreadable.
     #[must_use]
     pub fn wchan<'b>(&self, pid: i32, buffer: &'b mut [u8]) -> &'b [u8] {
-        let name = self.read(Path::new().pid(pid).text(b"/wchan"), buffer).unwrap_or_default();
+        let name =
+            self.read(Path::<64>::new().pid(pid).text(b"/wchan"), buffer).unwrap_or_default();
         if name == b"0" { &[] } else { name }
     }
 
@@ -217,7 +223,7 @@ impl Proc {
     #[must_use]
     pub fn uid_and_tracer(&self, pid: i32) -> Option<(u32, i32)> {
         let mut buffer = [0; 2048];
-        let text = self.read(Path::new().pid(pid).text(b"/status"), &mut buffer).ok()?;
+        let text = self.read(Path::<64>::new().pid(pid).text(b"/status"), &mut buffer).ok()?;
         let uid = words(status_line(text, b"Uid")?).nth(1).and_then(number)?;
         let tracer = status_line(text, b"TracerPid").and_then(number).unwrap_or(0);
         Some((uid, tracer))
@@ -228,7 +234,7 @@ impl Proc {
     /// # Errors
     /// EACCES where it is another user's, ENOENT for one that has ended.
     pub fn executable(&self, pid: i32) -> Result<Status> {
-        file::status_at(self.dir.fd(), Path::new().pid(pid).text(b"/exe").as_c_str())
+        file::status_at(self.dir.fd(), Path::<64>::new().pid(pid).text(b"/exe").as_c_str())
     }
 
     /// Calls `child` for each child of the process, all its threads together
@@ -241,7 +247,7 @@ impl Proc {
         if threads <= 1 {
             return self.children_of_thread(pid, pid, child);
         }
-        let path = Path::new().pid(pid).text(b"/task");
+        let path = Path::<64>::new().pid(pid).text(b"/task");
         self.numbers(path, &mut |tid| {
             // A thread that has just ended has handed its children on.
             let _ = self.children_of_thread(pid, tid, child);
@@ -249,7 +255,7 @@ impl Proc {
     }
 
     fn children_of_thread(&self, pid: i32, tid: i32, child: &mut dyn FnMut(i32)) -> Result<()> {
-        let path = Path::new().pid(pid).text(b"/task/").pid(tid).text(b"/children");
+        let path = Path::<64>::new().pid(pid).text(b"/task/").pid(tid).text(b"/children");
         let file = file::open(self.dir.fd(), path.as_c_str(), Open::Read)?;
         let mut buffer = [0; 4096];
         let mut value = 0i32;
@@ -274,7 +280,7 @@ impl Proc {
     /// # Errors
     /// ENOENT, EACCES.
     pub fn processes(&self, each: &mut dyn FnMut(i32)) -> Result<()> {
-        self.numbers(Path::new().text(b"."), each)
+        self.numbers(Path::<64>::new().text(b"."), each)
     }
 
     fn numbers(&self, path: Path, each: &mut dyn FnMut(i32)) -> Result<()> {
@@ -296,7 +302,7 @@ impl Proc {
     /// # Errors
     /// ENOENT.
     pub fn directory(&self, pid: i32) -> Result<OwnedFd> {
-        file::open(self.dir.fd(), Path::new().pid(pid).as_c_str(), Open::Directory)
+        file::open(self.dir.fd(), Path::<64>::new().pid(pid).as_c_str(), Open::Directory)
     }
 
     /// Whether this kernel has the lists that [`Proc::children`] reads.
@@ -350,10 +356,10 @@ mod tests {
 
     #[test]
     fn paths() {
-        let path = Path::new().pid(123).text(b"/task/").pid(0).text(b"/children");
+        let path = Path::<64>::new().pid(123).text(b"/task/").pid(0).text(b"/children");
         assert_eq!(path.as_c_str(), c"123/task/0/children");
-        assert_eq!(Path::new().pid(i32::MAX).as_c_str(), c"2147483647");
-        assert_eq!(Path::new().text(&[b'x'; 64]).as_c_str(), c"");
+        assert_eq!(Path::<64>::new().pid(i32::MAX).as_c_str(), c"2147483647");
+        assert_eq!(Path::<64>::new().text(&[b'x'; 64]).as_c_str(), c"");
     }
 
     #[test]

@@ -17,7 +17,7 @@ use core::ffi::CStr;
 
 use crate::sys::errno::{Errno, Result};
 use crate::sys::fd::{self, Fd, OwnedFd};
-use crate::sys::process;
+use crate::sys::process::{self, Forked};
 use crate::sys::signal::{self, SignalSet};
 use crate::sys::start::{Args, Environment};
 use crate::sys::terminal;
@@ -38,6 +38,11 @@ pub struct Newborn {
     pub parent: i32,
     /// Descriptors to become its 1 and 2.
     pub ends: [Option<i32>; 2],
+    /// Where it writes `0` to enter its group.
+    pub group: Option<i32>,
+    /// Its memory is limited, so it may share none of ours: an OOM kill would
+    /// take us along.
+    pub memory_limit: bool,
     /// `--no-new-privs`.
     pub no_new_privs: bool,
     /// `--close-fds`.
@@ -51,6 +56,8 @@ pub struct Newborn {
 /// What failed in the newborn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
+    /// The group could not be entered.
+    Group,
     /// `--no-new-privs` could not be set.
     Privileges,
     /// `--close-fds` could not be done.
@@ -72,6 +79,7 @@ impl Failure {
     fn to_bytes(self) -> [u8; 3] {
         let [low, high] = self.errno.number().to_le_bytes();
         let stage = match self.stage {
+            Stage::Group => 0,
             Stage::Privileges => 1,
             Stage::Descriptors => 2,
             Stage::Exec => 3,
@@ -86,6 +94,7 @@ impl Failure {
             return None;
         };
         let stage = match stage {
+            0 => Stage::Group,
             1 => Stage::Privileges,
             2 => Stage::Descriptors,
             _ => Stage::Exec,
@@ -114,6 +123,8 @@ impl Newborn {
             environment,
             parent,
             ends: [None; 2],
+            group: None,
+            memory_limit: false,
             no_new_privs: false,
             close_fds: false,
             take_terminal: false,
@@ -130,13 +141,20 @@ impl Newborn {
         // Whoever gets hold of the write end must not hold us.
         fd::set_nonblocking(&report)?;
         self.report = write_end.fd().number();
-        let (pid, pidfd) = process::clone_sharing_memory(self, live)?;
+        let (pid, pidfd) = if self.memory_limit {
+            match process::fork()? {
+                Forked::Child => live(&self),
+                Forked::Parent(pid, pidfd) => (pid, pidfd),
+            }
+        } else {
+            process::clone_sharing_memory(self, live)?
+        };
         Ok(Spawned { pid, pidfd, report })
     }
 }
 
 /// The newborn's whole life.
-fn live(newborn: &'static Newborn) -> ! {
+fn live(newborn: &Newborn) -> ! {
     // Refused by a seccomp filter at worst; the supervisor's end is then noticed
     // by the monitor, as everything else below it is.
     let _ = process::set_parent_death_signal(process::SIGKILL);
@@ -157,6 +175,11 @@ fn live(newborn: &'static Newborn) -> ! {
 
 fn prepare(newborn: &Newborn) -> core::result::Result<(), Failure> {
     let failed = |stage| move |errno| Failure { stage, errno };
+    // First of all, so that everything it uses is the group's. Never by
+    // CLONE_INTO_CGROUP, see `cgroup`.
+    if let Some(entry) = newborn.group {
+        fd::write(Fd::inherited(entry), b"0").map_err(failed(Stage::Group))?;
+    }
     for (number, end) in (1..).zip(newborn.ends) {
         if let Some(end) = end {
             fd::install(Fd::inherited(end), number).map_err(failed(Stage::Descriptors))?;
@@ -204,19 +227,29 @@ fn exec(newborn: &Newborn) -> Errno {
     if name.is_empty() {
         return Errno::ENOENT;
     }
-    if name.to_bytes().contains(&b'/') { exec_file(newborn, name) } else { search(newborn, name) }
+    if name.to_bytes().contains(&b'/') {
+        exec_file(newborn, name)
+    } else {
+        in_path(&newborn.environment, name, &mut |file| exec_file(newborn, file))
+    }
 }
 
+/// Tries `name` in every directory of PATH, until one answers more than that it
+/// is not there. Returns why none could be executed.
 #[inline(never)] // its buffer would be a page of the stack of whoever needs none
-fn search(newborn: &Newborn, name: &CStr) -> Errno {
-    let path = newborn.environment.get(b"PATH").map_or(DEFAULT_PATH, CStr::to_bytes);
+pub fn in_path(
+    environment: &Environment,
+    name: &CStr,
+    exec: &mut dyn FnMut(&CStr) -> Errno,
+) -> Errno {
+    let path = environment.get(b"PATH").map_or(DEFAULT_PATH, CStr::to_bytes);
     let mut answer = Errno::ENOENT;
     for directory in path.split(|&byte| byte == b':') {
         let mut buffer = [0; PATH_BYTES];
         let Some(file) = join(directory, name.to_bytes(), &mut buffer) else {
             continue;
         };
-        match exec_file(newborn, file) {
+        match exec(file) {
             // Not here; the rest are what glibc passes over too.
             Errno::ENOENT | Errno::ENOTDIR | Errno::ESTALE | Errno::ENODEV | Errno::ETIMEDOUT => {}
             Errno::EACCES => answer = Errno::EACCES,
@@ -228,7 +261,13 @@ fn search(newborn: &Newborn, name: &CStr) -> Errno {
 
 fn exec_file(newborn: &Newborn, file: &CStr) -> Errno {
     match process::execve(file, &newborn.args, &newborn.environment) {
-        Errno::ENOEXEC => process::execve_by_shell(file, &newborn.args, &newborn.environment),
+        Errno::ENOEXEC => {
+            // As execvp(3) does for a text without `#!`.
+            let shell = c"/bin/sh";
+            let rest = (1..).map_while(|index| newborn.args.get(index));
+            let mut words = [shell, file].into_iter().chain(rest);
+            process::execve_words(shell, &mut words, &newborn.environment)
+        }
         errno => errno,
     }
 }
@@ -262,7 +301,7 @@ mod tests {
 
     #[test]
     fn last_words_survive_the_pipe() {
-        for stage in [Stage::Privileges, Stage::Descriptors, Stage::Exec] {
+        for stage in [Stage::Group, Stage::Privileges, Stage::Descriptors, Stage::Exec] {
             let failure = Failure { stage, errno: Errno::ENOEXEC };
             assert_eq!(Failure::from_bytes(&failure.to_bytes()), Some(failure));
         }

@@ -15,19 +15,23 @@
 //!   look with the pidfd open: same start time, and a parent that is ours or in
 //!   the tree, itself looked at again. A number that was reused in between never
 //!   gets a signal, nor do the children of whoever reused it.
+//! - With a group, the tree is its members too: one that joined another PID
+//!   namespace is no descendant any more. Such a one is signalled when, with the
+//!   pidfd open, the group still lists it.
 //! - Below another corral only its monitor is to be signalled: its supervisor
 //!   is known by name and by running the program that we run.
 //!
 //! May use: `sys`, `procfs`.
 
+mod reach;
+
 use core::ffi::CStr;
 
+use super::cgroup::Group;
 use super::procfs::{Proc, Stat};
 use crate::sys::errno::{Errno, Result};
-use crate::sys::fd::OwnedFd;
 use crate::sys::memory::List;
 use crate::sys::process::{self, Probe};
-use crate::sys::signal;
 
 /// What the supervisor calls itself in /proc/PID/comm.
 pub const SUPERVISOR_NAME: &CStr = c"crl-supervisor";
@@ -36,6 +40,9 @@ pub const SUPERVISOR_NAME: &CStr = c"crl-supervisor";
 const FEW_PIDS: i32 = 32_768;
 /// PID_MAX_LIMIT on 64-bit machines: no pid is above it (proc_sys_kernel(5)).
 const ALL_PIDS: i32 = 4_194_304;
+
+/// How far up one looks for the supervisor of another corral.
+const DEEPEST: u32 = 256;
 
 /// Every how many walks without a list all numbers are tried.
 const RARELY: u32 = 32;
@@ -55,6 +62,8 @@ pub struct Member {
     owed: u64,
     /// It is reaped, or not what it was.
     gone: bool,
+    /// It is known from the group alone.
+    outside: bool,
     /// It is stopped by [`Tree::hold_found`] and to go on by
     /// [`Tree::release_held`].
     held: bool,
@@ -134,9 +143,9 @@ impl Tree {
     ///
     /// # Errors
     /// ENOMEM.
-    pub fn walk_with_dead(&mut self) -> Result<Found> {
+    pub fn walk_with_dead(&mut self, group: Option<&Group>) -> Result<Found> {
         self.with_dead = true;
-        let found = self.walk(Nested::Enter);
+        let found = self.walk(Nested::Enter, group);
         self.with_dead = false;
         found
     }
@@ -147,34 +156,104 @@ impl Tree {
         self.proc.as_ref()
     }
 
-    /// Walks the tree once.
+    /// Walks the tree once, and looks who else is in the group.
     ///
     /// # Errors
     /// ENOMEM.
-    pub fn walk(&mut self, nested: Nested) -> Result<Found> {
+    pub fn walk(&mut self, nested: Nested, group: Option<&Group>) -> Result<Found> {
         self.order.clear();
         self.walk = self.walk.wrapping_add(1);
         let mut found = Found::default();
         let root = self.root;
         self.listed = false;
         if self.proc.is_none() {
-            return self.probe_for_more(&mut found).map(|()| found);
+            // A group lists them all.
+            if group.is_none() {
+                self.probe_for_more(&mut found)?;
+            }
+        } else if self.lists {
+            self.children_of(root, 1, &mut found)?;
+            self.descend(0, nested, &mut found)?;
+            if found.alive == 0 && !self.listed && process::has_children() {
+                self.probe_for_more(&mut found)?;
+            }
+        } else {
+            self.scan(nested, &mut found)?;
         }
-        if !self.lists {
-            return self.scan(nested, &mut found).map(|()| found);
+        if let Some(group) = group {
+            let next = self.order.len();
+            self.look_in(group, nested, &mut found)?;
+            self.descend(next, nested, &mut found)?;
         }
-        self.children_of(root, 1, &mut found)?;
-        let mut next = 0;
+        Ok(found)
+    }
+
+    /// Walks on below those found from `next` on.
+    fn descend(&mut self, mut next: usize, nested: Nested, found: &mut Found) -> Result<()> {
         while let Some(member) = self.ordered(next) {
             next += 1;
             if nested == Nested::Enter || !self.is_nested_supervisor(&member.stat) {
-                self.children_of(member.stat.pid, member.stat.threads, &mut found)?;
+                self.children_of(member.stat.pid, member.stat.threads, found)?;
             }
         }
-        if found.alive == 0 && !self.listed && process::has_children() {
-            self.probe_for_more(&mut found)?;
+        Ok(())
+    }
+
+    /// Members of the group that are not below us.
+    fn look_in(&mut self, group: &Group, nested: Nested, found: &mut Found) -> Result<()> {
+        let mut listed = core::mem::take(&mut self.scratch);
+        listed.clear();
+        let mut done = Ok(());
+        group.members(&mut |pid| {
+            if done.is_ok() {
+                done = listed.push(pid);
+            }
+        });
+        for &pid in listed.iter() {
+            if done.is_err() {
+                break;
+            }
+            let known = self.position(pid).and_then(|index| self.members.get(index));
+            if known.is_some_and(|known| known.walk == self.walk && !known.gone) {
+                continue;
+            }
+            if pid == 0 {
+                // Our PID namespace has no number for it.
+                found.alive += 1;
+                continue;
+            }
+            let stat = match &self.proc {
+                Some(proc) => proc.stat(pid),
+                None if process::probe(pid) == Probe::Alive => Some(unknown(pid, self.root)),
+                None => Some(unknown(pid, 0)),
+            };
+            let Some(stat) =
+                stat.filter(|stat| nested == Nested::Enter || !self.is_below_nested(*stat))
+            else {
+                continue;
+            };
+            done = self.see(stat, found);
+            if let Some(member) = self.position(pid).and_then(|index| self.members.get_mut(index)) {
+                member.outside = stat.ppid != self.root;
+            }
         }
-        Ok(found)
+        self.scratch = listed;
+        done
+    }
+
+    /// Whether a process is, or is below, the supervisor of another corral.
+    fn is_below_nested(&self, mut stat: Stat) -> bool {
+        for _ in 0..DEEPEST {
+            if self.is_nested_supervisor(&stat) {
+                return true;
+            }
+            let parent = self.proc.as_ref().and_then(|proc| proc.stat(stat.ppid));
+            match parent.filter(|parent| parent.pid > 1 && parent.pid != self.root) {
+                Some(parent) => stat = parent,
+                None => return false,
+            }
+        }
+        false
     }
 
     fn ordered(&self, position: usize) -> Option<Member> {
@@ -295,7 +374,8 @@ impl Tree {
             return Ok(());
         }
         let walk = self.walk;
-        let fresh = Member { stat, walk, sent: 0, owed: 0, gone: false, held: false };
+        let fresh =
+            Member { stat, walk, sent: 0, owed: 0, gone: false, outside: false, held: false };
         let index = if let Some(index) = self.position(stat.pid) {
             let Some(member) = self.members.get_mut(index) else {
                 return Ok(());
@@ -308,6 +388,7 @@ impl Tree {
             } else {
                 member.stat = stat;
                 member.walk = walk;
+                member.outside = false;
             }
             index
         } else {
@@ -393,151 +474,6 @@ impl Tree {
             member.gone = true;
         }
     }
-
-    /// Sends `signal` to all that the last walk found, supervisors of other
-    /// corrals excepted where `nested` says so; to nobody twice. Returns how
-    /// many were reached.
-    pub fn signal_found(&mut self, signal: i32, nested: Nested) -> u64 {
-        self.send_where(signal, |tree, stat| {
-            nested == Nested::Enter || !tree.is_nested_supervisor(stat)
-        })
-    }
-
-    /// As [`Tree::signal_found`], to those alone that are not stopped.
-    pub fn stop_found(&mut self) -> u64 {
-        self.send_where(process::SIGSTOP, |_, stat| !stat.is_stopped())
-    }
-
-    /// Forgets that a signal was sent, so that it can be sent again: SIGSTOP
-    /// after SIGCONT, SIGKILL to what took none.
-    pub fn forget_sent(&mut self, signal: i32) {
-        for member in self.members.iter_mut() {
-            member.sent &= !bit(signal);
-        }
-    }
-
-    /// Marks those of the last walk that were sent SIGSTOP as held.
-    pub fn hold_found(&mut self) {
-        for position in 0..self.order.len() {
-            let index = self.order.get(position).map(|&index| index as usize);
-            if let Some(member) = index.and_then(|index| self.members.get_mut(index)) {
-                member.held |= member.sent & bit(process::SIGSTOP) != 0;
-            }
-        }
-    }
-
-    /// Lets those go on that are held, and nobody else.
-    pub fn release_held(&mut self) {
-        for index in 0..self.members.len() {
-            let Some(member) = self.members.get_mut(index).filter(|member| member.held) else {
-                continue;
-            };
-            member.held = false;
-            let member = *member;
-            let _ = self.reach(&member, process::SIGCONT);
-        }
-    }
-
-    /// Sends `signal` to our own children alone, without needing memory. Returns
-    /// how many it reached.
-    pub fn signal_own_children(&self, signal: i32) -> u64 {
-        let mut reached = 0;
-        let mut send = |pid| reached += u64::from(signal::kill(pid, signal).is_ok());
-        match &self.proc {
-            Some(proc) if self.lists => {
-                // An unreaped child's number is its own, and only we reap.
-                let _ = proc.children(self.root, 1, &mut send);
-            }
-            Some(_) | None => {
-                (1..=FEW_PIDS).filter(|&pid| process::probe(pid) == Probe::Alive).for_each(send);
-            }
-        }
-        reached
-    }
-
-    fn send_where(&mut self, signal: i32, wanted: impl Fn(&Self, &Stat) -> bool) -> u64 {
-        let mut reached = 0;
-        for position in 0..self.order.len() {
-            let Some(index) = self.order.get(position).map(|&index| index as usize) else {
-                break;
-            };
-            let Some(member) = self.members.get(index).copied() else {
-                break;
-            };
-            if member.gone || member.sent & bit(signal) != 0 || !wanted(self, &member.stat) {
-                continue;
-            }
-            let answer = self.reach(&member, signal);
-            reached += u64::from(answer.is_ok());
-            if let Some(member) = self.members.get_mut(index) {
-                member.sent |= bit(signal);
-                if answer == Err(Errno::ENOSYS) {
-                    member.owed |= bit(signal);
-                    self.owes = true;
-                }
-            }
-        }
-        reached
-    }
-
-    /// Sends one signal to one member, if it is still what it was.
-    fn reach(&self, member: &Member, signal: i32) -> Result<()> {
-        let pid = member.stat.pid;
-        if member.gone {
-            return Err(Errno::ESRCH);
-        }
-        if member.stat.ppid == self.root {
-            return signal::kill(pid, signal);
-        }
-        let proc = self.proc.as_ref().ok_or(Errno::ESRCH)?;
-        let handle = match process::pidfd_open(pid) {
-            Err(errno) if errno.is_refused() => proc.directory(pid)?,
-            opened => opened?,
-        };
-        let again = proc.stat(pid).ok_or(Errno::ESRCH)?;
-        let ours = again.ppid == self.root || self.is_still(again.ppid);
-        if again.start != member.stat.start || !ours {
-            return Err(Errno::ESRCH);
-        }
-        match signal::pidfd_send_signal(handle.fd(), signal) {
-            // Refused by a filter, not by who it is: the null signal is as well.
-            Err(Errno::EPERM) if signal::pidfd_send_signal(self_handle(proc)?.fd(), 0).is_err() => {
-                Err(Errno::ENOSYS)
-            }
-            answer => answer,
-        }
-    }
-
-    /// Sends what is owed to those that have become our own children since.
-    pub fn pay_owed(&mut self) {
-        if !self.owes {
-            return;
-        }
-        for index in 0..self.members.len() {
-            let Some(member) = self.members.get(index).filter(|member| member.owed != 0) else {
-                continue;
-            };
-            let stat = self.proc.as_ref().and_then(|proc| proc.stat(member.stat.pid));
-            let ours = stat.is_some_and(|stat| {
-                stat.start == member.stat.start && stat.ppid == self.root && !member.gone
-            });
-            if ours && let Some(member) = self.members.get_mut(index) {
-                let (pid, owed) = (member.stat.pid, core::mem::take(&mut member.owed));
-                for signal in (1..=64).filter(|&signal| owed & bit(signal) != 0) {
-                    let _ = signal::kill(pid, signal);
-                }
-            }
-        }
-    }
-}
-
-/// This process, as others are reached.
-fn self_handle(proc: &Proc) -> Result<OwnedFd> {
-    proc.directory(process::getpid())
-}
-
-const fn bit(signal: i32) -> u64 {
-    1 << ((signal - 1) & 63)
 }
 
 /// A child of which nothing but its number is known.

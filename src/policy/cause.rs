@@ -17,6 +17,8 @@ pub enum Cause {
     Wall,
     /// `--output-limit`.
     Output,
+    /// With `--mem`, the OOM killer acted in the group.
+    Memory,
     /// A cancelling signal came.
     Cancelled {
         /// Which.
@@ -37,6 +39,7 @@ impl Cause {
             Self::Exec => "exec",
             Self::Wall => "wall",
             Self::Output => "output",
+            Self::Memory => "memory",
             Self::Cancelled { .. } => "cancelled",
             Self::SupervisorLost => "supervisor_lost",
             Self::MonitorLost => "monitor_lost",

@@ -148,8 +148,8 @@ pub enum Event {
         /// Which.
         signal: i32,
     },
-    /// `--output-limit` was passed.
-    OutputLimit,
+    /// A limit was reached that others watch.
+    Limit(Cause),
     /// One of corral's own two processes is gone.
     Lost {
         /// [`Cause::MonitorLost`] or [`Cause::SupervisorLost`].
@@ -278,7 +278,7 @@ pub fn step(rules: &Rules, state: State, now: Instant, event: Event) -> (State, 
                 }
             }
             Event::CommandEnded { .. }
-            | Event::OutputLimit
+            | Event::Limit(_)
             | Event::Pass { .. }
             | Event::Moved
             | Event::Drained
@@ -306,7 +306,7 @@ pub fn step(rules: &Rules, state: State, now: Instant, event: Event) -> (State, 
             Event::Tick if now >= next => (state, Actions::one(Action::Kill)),
             Event::CommandEnded { .. }
             | Event::Cancel { .. }
-            | Event::OutputLimit
+            | Event::Limit(_)
             | Event::Signalled
             | Event::Lost { .. }
             | Event::Moved
@@ -328,7 +328,7 @@ pub fn step(rules: &Rules, state: State, now: Instant, event: Event) -> (State, 
             }
             Event::CommandEnded { .. }
             | Event::TreeEmpty
-            | Event::OutputLimit
+            | Event::Limit(_)
             | Event::Signalled
             | Event::Pass { .. } => (state, Actions::NONE),
         },
@@ -354,7 +354,7 @@ fn running(rules: &Rules, ended: bool, now: Instant, event: Event) -> (State, Ac
             (state, actions.after(Action::MarkOver(Cause::Exited)))
         }
         Event::Cancel { signal } => stop(rules, Cause::Cancelled { signal }, now),
-        Event::OutputLimit => stop(rules, Cause::Output, now),
+        Event::Limit(cause) => stop(rules, cause, now),
         Event::Lost { cause } => {
             let (state, actions) = kill(rules, cause, now, now);
             (state, actions.after(Action::MarkOver(cause)))
@@ -385,7 +385,7 @@ fn lingering(
             (state, actions.after(Action::ListLeftovers))
         }
         Event::CommandEnded { .. }
-        | Event::OutputLimit
+        | Event::Limit(_)
         | Event::Signalled
         | Event::Pass { .. }
         | Event::Moved
@@ -410,7 +410,11 @@ fn signal(rules: &Rules, cause: Cause, now: Instant) -> (State, Actions) {
     let (signal, impatient) = match cause {
         Cause::Cancelled { signal } => (signal, true),
         Cause::Exited | Cause::Exec => (first, true),
-        Cause::Wall | Cause::Output | Cause::SupervisorLost | Cause::MonitorLost => (first, false),
+        Cause::Wall
+        | Cause::Output
+        | Cause::Memory
+        | Cause::SupervisorLost
+        | Cause::MonitorLost => (first, false),
     };
     let state = State::Grace { cause, since: now, step: 0, until: now.plus(wait), impatient };
     (state, Actions::one(Action::Signal(signal)))
@@ -442,6 +446,7 @@ fn drain(
         Cause::Exec
         | Cause::Wall
         | Cause::Output
+        | Cause::Memory
         | Cause::Cancelled { .. }
         | Cause::SupervisorLost
         | Cause::MonitorLost => Some(since.plus(rules.grace).max(now.plus(LEAST_PATIENCE))),

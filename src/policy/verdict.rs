@@ -16,6 +16,8 @@ pub const LEFTOVERS: u8 = 119;
 pub const NOT_PROVED: u8 = 120;
 /// `--output-limit`.
 pub const OUTPUT: u8 = 121;
+/// `--mem`.
+pub const MEMORY: u8 = 122;
 /// `--wall`.
 pub const TIME: u8 = 124;
 /// corral could not start the run, or was misused.
@@ -90,6 +92,7 @@ pub const fn status(outcome: &Outcome) -> u8 {
         Cause::Exec => NOT_EXECUTABLE,
         Cause::Wall => TIME,
         Cause::Output => OUTPUT,
+        Cause::Memory => MEMORY,
         Cause::Cancelled { signal } => signalled(signal),
         Cause::SupervisorLost | Cause::MonitorLost => LOST,
     }
@@ -130,6 +133,7 @@ mod tests {
             Cause::Exec,
             Cause::Wall,
             Cause::Output,
+            Cause::Memory,
             Cause::Cancelled { signal: 2 },
             Cause::SupervisorLost,
             Cause::MonitorLost,
@@ -143,6 +147,7 @@ mod tests {
     fn a_limit_hides_the_commands_zero() {
         assert_eq!(status(&Outcome { cause: Cause::Wall, ..BASE }), TIME);
         assert_eq!(status(&Outcome { cause: Cause::Output, ..BASE }), OUTPUT);
+        assert_eq!(status(&Outcome { cause: Cause::Memory, ..BASE }), MEMORY);
         let cancelled = Outcome { cause: Cause::Cancelled { signal: 15 }, ..BASE };
         assert_eq!(status(&cancelled), 143);
     }

@@ -114,8 +114,8 @@ fn limits(json: &mut Json<'_>, plan: &Plan) {
     json.field("max_output_head_bytes", plan.max_output.map(|most| most.head));
     json.field("max_output_tail_bytes", plan.max_output.and_then(|most| most.tail));
     json.field("output_limit_bytes", plan.output_limit);
-    json.field("mem_bytes", Value::Null);
-    json.field("pids", Value::Null);
+    json.field("mem_bytes", plan.mem);
+    json.field("pids", plan.pids);
     json.field("grace_ns", plan.grace);
     json.field("prove_ns", plan.prove);
     json.field("linger_ns", plan.linger);
@@ -203,7 +203,7 @@ fn steps(json: &mut Json<'_>, steps: &Steps) {
     json.field("first_signal", since_start(steps.first_signal));
     json.field("killed", since_start(steps.killed));
     json.field("tree_empty", since_start(steps.tree_empty));
-    json.field("group_removed", Value::Null);
+    json.field("group_removed", since_start(steps.group_removed));
     json.field("returned", since_start(steps.returned));
     json.close(b"}");
 }
@@ -226,11 +226,11 @@ fn usage(json: &mut Json<'_>, usage: &Usage) {
     json.field("cpu_user_us", usage.cpu_user_us);
     json.field("cpu_system_us", usage.cpu_system_us);
     json.field("max_rss_bytes", usage.max_rss_bytes);
-    json.field("memory_peak_bytes", Value::Null);
-    json.field("pids_peak", Value::Null);
+    json.field("memory_peak_bytes", usage.memory_peak_bytes);
+    json.field("pids_peak", usage.pids_peak);
     json.field("processes_reaped", usage.processes_reaped);
-    json.field("oom_kills", Value::Null);
-    json.field("pids_refused", Value::Null);
+    json.field("oom_kills", usage.oom_kills);
+    json.field("pids_refused", usage.pids_refused);
     json.close(b"}");
 }
 

@@ -243,6 +243,14 @@ impl Line<'_> {
                 }
                 self.text(" passed");
             }
+            Cause::Memory => {
+                self.text("memory limit");
+                if let Some(bytes) = record.plan.mem {
+                    self.text(" of ");
+                    self.size(bytes);
+                }
+                self.text(" reached");
+            }
             Cause::Cancelled { signal } => {
                 self.text("cancelled by ");
                 self.signal(signal, signal_name);

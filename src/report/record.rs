@@ -64,6 +64,8 @@ pub enum Detached {
     Group,
     /// In another session.
     Session,
+    /// Not in the run's cgroup any more.
+    Cgroup,
 }
 
 impl Detached {
@@ -74,6 +76,7 @@ impl Detached {
             Self::No => "no",
             Self::Group => "group",
             Self::Session => "session",
+            Self::Cgroup => "cgroup",
         }
     }
 }
@@ -140,6 +143,8 @@ pub struct Steps {
     pub killed: Option<Instant>,
     /// Nothing of the tree was left.
     pub tree_empty: Option<Instant>,
+    /// The group was removed.
+    pub group_removed: Option<Instant>,
     /// The record was made.
     pub returned: Option<Instant>,
 }
@@ -172,6 +177,14 @@ pub struct Usage {
     pub max_rss_bytes: u64,
     /// Processes that corral reaped.
     pub processes_reaped: u64,
+    /// Most memory of the group at once, in bytes.
+    pub memory_peak_bytes: Option<u64>,
+    /// Most processes and threads in the group at once.
+    pub pids_peak: Option<u64>,
+    /// Processes of the group that the OOM killer ended.
+    pub oom_kills: Option<u64>,
+    /// Forks that `--pids` refused.
+    pub pids_refused: Option<u64>,
 }
 
 /// What the cause was in particular.

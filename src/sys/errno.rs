@@ -53,6 +53,7 @@ known! {
     EBADF "bad file descriptor",
     EBUSY "device or resource busy",
     ECHILD "no child processes",
+    ECONNREFUSED "connection refused",
     ECONNRESET "connection reset by peer",
     EDQUOT "disk quota exceeded",
     EEXIST "file exists",

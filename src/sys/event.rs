@@ -29,6 +29,12 @@ impl Wait {
         Self::on(fd, raw::POLLOUT)
     }
 
+    /// Until the kernel says that the file `fd` has changed (kernfs: POLLPRI).
+    #[must_use]
+    pub const fn changed(fd: Fd<'_>) -> Self {
+        Self::on(fd, raw::POLLPRI)
+    }
+
     /// Until the other end of `fd` is gone, and nothing else.
     #[must_use]
     pub const fn gone(fd: Fd<'_>) -> Self {

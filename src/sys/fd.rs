@@ -239,6 +239,16 @@ pub fn read(fd: Fd<'_>, buffer: &mut [u8]) -> Result<usize> {
     errno::check(unsafe { syscall!(READ, fd.0, buffer.as_mut_ptr(), buffer.len()) })
 }
 
+/// Reads from `offset` on, wherever the file stands (pread(2)).
+///
+/// # Errors
+/// ESPIPE, ENODEV (a kernel file whose object is gone), …
+pub fn read_at(fd: Fd<'_>, buffer: &mut [u8], offset: usize) -> Result<usize> {
+    let (to, most) = (buffer.as_mut_ptr(), buffer.len());
+    // SAFETY: the kernel writes at most `most` bytes into `buffer`.
+    errno::check(unsafe { syscall!(PREAD64, fd.number(), to, most, offset) })
+}
+
 /// Writes at most `bytes.len()` bytes (write(2)). Blocks where the file does.
 ///
 /// # Errors

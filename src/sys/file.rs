@@ -3,8 +3,8 @@
 //! Everything is relative to a directory descriptor, so that what was checked
 //! at the start is what is written at the end, wherever the command moved it.
 //!
-//! Sources: open(2), stat(2), readlink(2), rename(2), unlink(2), getdents(2),
-//! access(2). May use: `errno`, `fd`.
+//! Sources: open(2), stat(2), statfs(2), readlink(2), rename(2), mkdir(2),
+//! unlink(2), getdents(2), access(2), chmod(2). May use: `errno`, `fd`.
 
 use core::ffi::CStr;
 
@@ -78,6 +78,8 @@ pub struct Status {
     pub kind: Kind,
     /// Permission bits.
     pub mode: u32,
+    /// How many names it has.
+    pub links: u64,
     /// Owner.
     pub uid: u32,
     /// Group.
@@ -99,10 +101,16 @@ const fn status_of(stat: &raw::stat) -> Status {
         identity: (stat.st_dev, stat.st_ino),
         kind,
         mode: stat.st_mode & 0o7777,
+        links: links(stat),
         uid: stat.st_uid,
         gid: stat.st_gid,
         major: major(stat.st_rdev),
     }
+}
+
+#[cfg_attr(target_arch = "x86_64", expect(clippy::unnecessary_cast, reason = "u32 elsewhere"))]
+const fn links(stat: &raw::stat) -> u64 {
+    stat.st_nlink as u64
 }
 
 /// The major number in a device number as stat(2) encodes it: bits 8 to 19.
@@ -162,17 +170,70 @@ pub fn read_link<'b>(dir: Fd<'_>, path: &CStr, buffer: &'b mut [u8]) -> Result<&
 /// # Errors
 /// EACCES, EROFS.
 pub fn may_create_in(dir: &OwnedFd) -> Result<()> {
-    const AT_EACCESS: usize = 0x200;
-    let mode = raw::W_OK | raw::X_OK;
-    let here = c".".as_ptr();
+    access(dir.fd(), c".", raw::W_OK | raw::X_OK)
+}
+
+/// As [`may_create_in`]: whether it may write the file `path`.
+///
+/// # Errors
+/// ENOENT, EACCES, EROFS.
+pub fn may_write(dir: Fd<'_>, path: &CStr) -> Result<()> {
+    access(dir, path, raw::W_OK)
+}
+
+fn access(dir: Fd<'_>, path: &CStr, mode: u32) -> Result<()> {
+    let (at, path) = (dir.number(), path.as_ptr());
     // SAFETY: the path ends in NUL; the rest are integers.
-    let asked = unsafe { syscall!(FACCESSAT2, dir.fd().number(), here, mode, AT_EACCESS) };
+    let asked = unsafe { syscall!(FACCESSAT2, at, path, mode, raw::AT_EACCESS) };
     match errno::check_unit(asked) {
         Err(errno::Errno::ENOSYS | errno::Errno::EPERM) => {}
         answer => return answer,
     }
     // SAFETY: as above.
-    errno::check_unit(unsafe { syscall!(FACCESSAT, dir.fd().number(), here, mode) })
+    errno::check_unit(unsafe { syscall!(FACCESSAT, at, path, mode) })
+}
+
+/// Whether an open file lies in a cgroup v2 file system (fstatfs(2)).
+#[must_use]
+pub fn is_cgroup2(fd: Fd<'_>) -> bool {
+    let mut stat = core::mem::MaybeUninit::<raw::statfs>::uninit();
+    // SAFETY: the kernel fills one `struct statfs`.
+    let done = errno::check_unit(unsafe { syscall!(FSTATFS, fd.number(), stat.as_mut_ptr()) });
+    if done.is_err() {
+        return false;
+    }
+    // SAFETY: the call succeeded, so the whole struct is written.
+    let stat = unsafe { stat.assume_init_ref() };
+    stat.f_type == i64::from(raw::CGROUP2_SUPER_MAGIC)
+}
+
+/// Makes a directory, mode 0755 less the umask.
+///
+/// # Errors
+/// EEXIST, EACCES, EROFS, ENOSPC, EAGAIN (a cgroup that may have no more below).
+pub fn make_directory(dir: Fd<'_>, path: &CStr) -> Result<()> {
+    // SAFETY: `path` ends in NUL.
+    errno::check_unit(unsafe { syscall!(MKDIRAT, dir.number(), path.as_ptr(), 0o755) })
+}
+
+/// Removes an empty directory; a cgroup is empty when nothing lives in it and
+/// none is below it.
+///
+/// # Errors
+/// EBUSY (a cgroup that is not empty), ENOENT, EACCES, …
+pub fn remove_directory(dir: Fd<'_>, path: &CStr) -> Result<()> {
+    let flags = raw::AT_REMOVEDIR;
+    // SAFETY: `path` ends in NUL.
+    errno::check_unit(unsafe { syscall!(UNLINKAT, dir.number(), path.as_ptr(), flags) })
+}
+
+/// Sets the permission bits of the file behind `path`.
+///
+/// # Errors
+/// EPERM, EROFS, ENOENT.
+pub fn set_mode_at(dir: Fd<'_>, path: &CStr, mode: u32) -> Result<()> {
+    // SAFETY: `path` ends in NUL; the rest are integers.
+    errno::check_unit(unsafe { syscall!(FCHMODAT, dir.number(), path.as_ptr(), mode) })
 }
 
 /// Renames within one directory, replacing what is there.
@@ -231,16 +292,29 @@ pub fn read_entries(dir: &OwnedFd, buffer: &mut [u8]) -> Result<usize> {
     errno::check(unsafe { syscall!(GETDENTS64, dir.fd().number(), to, most) })
 }
 
-/// The names in what [`read_entries`] has read (`struct linux_dirent64`: record
-/// length at byte 16, name from byte 19 to a NUL).
-pub fn names(mut entries: &[u8]) -> impl Iterator<Item = &[u8]> {
+/// The names in what [`read_entries`] has read.
+pub fn names(entries: &[u8]) -> impl Iterator<Item = &[u8]> {
+    typed_names(entries).map(|(name, _)| name)
+}
+
+/// As [`names`], of directories alone, without `.` and `..`.
+pub fn directories(entries: &[u8]) -> impl Iterator<Item = &[u8]> {
+    const DT_DIR: u8 = 4;
+    typed_names(entries)
+        .filter(|&(name, kind)| kind == DT_DIR && name != b"." && name != b"..")
+        .map(|(name, _)| name)
+}
+
+/// `struct linux_dirent64`: record length at byte 16, type at 18, name from byte
+/// 19 to a NUL.
+fn typed_names(mut entries: &[u8]) -> impl Iterator<Item = (&[u8], u8)> {
     core::iter::from_fn(move || {
         let length = u16::from_ne_bytes([*entries.get(16)?, *entries.get(17)?]);
         let (record, rest) = entries.split_at_checked(usize::from(length))?;
         entries = rest;
-        let name = record.get(19..)?;
+        let (kind, name) = record.get(18..)?.split_first()?;
         let end = name.iter().position(|&byte| byte == 0)?;
-        name.get(..end)
+        Some((name.get(..end)?, *kind))
     })
 }
 
@@ -255,6 +329,11 @@ mod tests {
         let read = read_entries(&dir, &mut buffer).expect("a readable directory");
         let found: Vec<_> = names(&buffer[..read]).collect();
         assert!(found.contains(&&b"file.rs"[..]) && found.contains(&&b".."[..]));
+        let src = open(CWD, c"src", Open::Directory).expect("tests run in the package root");
+        let read = read_entries(&src, &mut buffer).expect("a readable directory");
+        let found: Vec<_> = directories(&buffer[..read]).collect();
+        assert!(found.contains(&&b"sys"[..]) && !found.contains(&&b"lib.rs"[..]));
+        assert!(!found.contains(&&b".."[..]));
     }
 
     #[test]

@@ -397,21 +397,22 @@ pub fn execve(path: &CStr, args: &Args, environment: &Environment) -> Errno {
     errno::check(failed).err().unwrap_or(Errno::EINVAL)
 }
 
-/// Runs `script` by /bin/sh, as execvp(3) does for a text without `#!`; returns
-/// only on failure.
+/// As [`execve`], with words of our own.
 #[must_use]
-pub fn execve_by_shell(script: &CStr, args: &Args, environment: &Environment) -> Errno {
-    let shell = c"/bin/sh";
+pub fn execve_words(
+    path: &CStr,
+    words: &mut dyn Iterator<Item = &CStr>,
+    environment: &Environment,
+) -> Errno {
     let mut list = super::memory::List::new();
-    let head = [shell.as_ptr(), script.as_ptr()];
-    let tail = (1..args.len()).filter_map(|index| args.get(index).map(CStr::as_ptr));
-    for pointer in head.into_iter().chain(tail).chain([core::ptr::null()]) {
+    for pointer in words.map(CStr::as_ptr).chain([core::ptr::null()]) {
         if let Err(errno) = list.push(pointer) {
             return errno;
         }
     }
+    let (argv, envp) = (list.as_ptr(), environment.pointer());
     // SAFETY: as in `execve`; the list above ends in null.
-    let failed = unsafe { syscall!(EXECVE, shell.as_ptr(), list.as_ptr(), environment.pointer()) };
+    let failed = unsafe { syscall!(EXECVE, path.as_ptr(), argv, envp) };
     errno::check(failed).err().unwrap_or(Errno::EINVAL)
 }
 
@@ -444,16 +445,24 @@ pub fn reap_any() -> Waited {
 }
 
 /// Waits until a child of ours has ended that ends by itself at once.
-pub fn wait_for(pid: i32) {
-    // SAFETY: no status and no usage are asked for.
-    while errno::check(unsafe { syscall!(WAIT4, pid, 0, raw::__WALL, 0) }) == Err(Errno::EINTR) {}
+pub fn wait_for(pid: i32) -> Waited {
+    loop {
+        match wait(pid, 0) {
+            Waited::Nothing | Waited::Stopped => {}
+            ended => return ended,
+        }
+    }
 }
 
 /// As [`reap_any`], for one child alone.
 #[must_use]
 pub fn reap(pid: i32) -> Waited {
+    wait(pid, raw::WNOHANG)
+}
+
+fn wait(pid: i32, options: u32) -> Waited {
     let mut status = 0i32;
-    let options = raw::WNOHANG | raw::__WALL;
+    let options = options | raw::__WALL;
     // SAFETY: the kernel writes one int; no usage is asked for.
     match errno::check_i32(unsafe { syscall!(WAIT4, pid, &raw mut status, options, 0) }) {
         Err(Errno::ECHILD) => Waited::NoChild,

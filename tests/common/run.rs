@@ -431,9 +431,14 @@ impl Running {
 
     /// Sends a signal to a member of the run.
     pub fn signal_member(&self, pid: i32, signal: Signal) {
+        pidfd_send_signal(self.member(pid), signal).unwrap();
+    }
+
+    /// The pidfd of a member of the run.
+    pub fn member(&self, pid: i32) -> OwnedFd {
         let fd = pidfd_open(Pid::from_raw(pid).unwrap(), PidfdFlags::empty()).unwrap();
         assert!(self.members().iter().any(|member| member.pid == pid), "{pid} is not of this run");
-        pidfd_send_signal(fd, signal).unwrap();
+        fd
     }
 
     /// Gives stdin more to read, while the run is waited for.

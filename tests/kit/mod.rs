@@ -251,9 +251,8 @@ fn assert_steps(outcome: &Outcome) {
         outcome.record("/escalated").as_bool().unwrap(),
         "{outcome:#?}"
     );
-    if outcome.record("/mode") == "fallback" {
-        assert_eq!(step("group_removed"), None);
-    }
+    let removed = outcome.record("/mode") == "enforced" && outcome.record("/proved") == true;
+    assert_eq!(step("group_removed").is_some(), removed, "{outcome:#?}");
 }
 
 /// A list of processes, its total, and each process in it.

@@ -1,5 +1,6 @@
 //! The table of the tree, without processes.
 
+use super::reach::bit;
 use super::*;
 
 fn empty() -> Tree {
@@ -67,7 +68,7 @@ fn what_is_gone_or_unknown_is_never_signalled() {
     let mut found = Found::default();
     tree.see(stat(process::getpid(), 1), &mut found).expect("memory for a test");
     // Our own pid with a wrong start time and a foreign parent.
-    assert_eq!(tree.signal_found(process::SIGKILL, Nested::Enter), 0);
+    assert_eq!(tree.signal_found(process::SIGKILL, Nested::Enter, None), 0);
     tree.reaped(process::getpid());
     assert_eq!(tree.found().count(), 0);
 }

@@ -21,7 +21,7 @@ const EVENTS: [Event; 13] = [
     Event::CommandEnded { exec_failed: true },
     Event::TreeEmpty,
     Event::Cancel { signal: 2 },
-    Event::OutputLimit,
+    Event::Limit(Cause::Output),
     Event::Lost { cause: Cause::MonitorLost },
     Event::Lost { cause: Cause::SupervisorLost },
     Event::Pass { alive: 3 },
