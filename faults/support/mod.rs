@@ -11,6 +11,8 @@
 #[path = "../../src/mem.rs"]
 mod mem;
 
+pub mod group;
+
 use core::arch::asm;
 
 pub use linux_raw_sys::general::*;
@@ -202,6 +204,11 @@ pub fn exit(status: u8) -> ! {
 pub fn write(fd: i32, bytes: &[u8]) -> isize {
     // SAFETY: the kernel reads `bytes`.
     unsafe { syscall!(WRITE, fd, bytes.as_ptr(), bytes.len()) as isize }
+}
+
+pub fn read(fd: i32, bytes: &mut [u8]) -> isize {
+    // SAFETY: the kernel writes into `bytes`.
+    unsafe { syscall!(READ, fd, bytes.as_mut_ptr(), bytes.len()) as isize }
 }
 
 /// Says that the trap is set.
