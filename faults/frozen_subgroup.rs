@@ -1,7 +1,7 @@
 //! Does: makes a sub-group of its own group (argument: where cgroup2 is mounted), puts
-//! a child there and freezes it.
-//! corral must: end both, with SIGKILL: a frozen process takes no other signal, and
-//! never reads as stopped.
+//! a child there that ignores SIGTERM, and freezes it.
+//! corral must: end both, with SIGKILL: nothing else reaches a frozen process that does
+//! not die of it, and it never reads as stopped.
 //! Exists: who may make a group may freeze it, and whoever waits for a stop waits for
 //! ever.
 
@@ -20,6 +20,7 @@ fn main(args: Args) -> u8 {
     let (read_end, write_end) = pipe();
     if fork() == 0 {
         arm_even_stopped();
+        ignore(SIGTERM);
         let entered = group.put(b"cgroup.procs", b"0");
         write(write_end, if entered { b"y" } else { b"n" });
         sleep_forever();

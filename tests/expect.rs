@@ -1,9 +1,9 @@
 //! What must corral report for each fault?
 //!
 //! One row a test, at least one a fault, from the contract alone: what ends the
-//! run, the exit status without a cgroup, the cause, who survives, whether
-//! SIGKILL was needed, and a bound on the time that only a hang passes.
-//! `faults.rs` runs them.
+//! run, the exit status, the cause, who survives, whether SIGKILL was needed, a
+//! bound on the time that only a hang passes, and whether a group of the run's own
+//! changes any of that. `faults.rs` runs them, in both modes.
 
 #![allow(dead_code, reason = "a test target of its own, and a module of faults.rs")]
 
@@ -20,6 +20,15 @@ pub enum By {
     Wall,
     /// SIGTERM to corral once the trap is set.
     Term,
+}
+
+/// What becomes of a row in enforced mode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Enforced {
+    /// The same.
+    Same,
+    /// It is not run, since this would not be the same test.
+    Never(&'static str),
 }
 
 /// How corral ends.
@@ -67,6 +76,7 @@ pub struct Row {
     pub within: u64,
     /// Takes the machine for itself.
     pub alone: bool,
+    pub enforced: Enforced,
 }
 
 /// A grace that no test waits for: whoever heeds the first signal ends at once.
@@ -98,6 +108,7 @@ const fn ended(fault: &'static str, by: By, escalated: bool) -> Row {
         says: READY,
         within: 20,
         alone: false,
+        enforced: Enforced::Same,
     }
 }
 
@@ -209,13 +220,32 @@ pub const ROWS: &[Row] = &[
         escalated: None,
         ..ended("kill_parent", By::Itself, true)
     },
-    Row { ends: Ends::Signal(9), ..ended("kill_everything", By::Itself, false) },
+    Row {
+        ends: Ends::Signal(9),
+        enforced: Enforced::Never("nobody is left to remove the group"),
+        ..ended("kill_everything", By::Itself, false)
+    },
     // Only with something outside.
     ended("leave_cgroup", By::Term, false),
+    exited("leave_group", 0, 2),
+    ended("threaded_subgroup", By::Term, false),
+    Row { name: "threaded_subgroup_leaderless", ..ended("threaded_subgroup", By::Term, false) },
+    ended("nested_groups", By::Term, false),
+    ended("frozen_subgroup", By::Term, true),
     Row { survivors: 1, ..ended("inherited_child", By::Wall, false) },
     Row { says: Says::Anything, ..unproved("outside_tracer") },
     unproved("v1_frozen"),
-    unproved("setuid_child"),
+    Row {
+        enforced: Enforced::Never("its user may not make a group here"),
+        ..unproved("setuid_child")
+    },
+    // Limits that nobody sets here.
+    exited("oom_child", 0, 0),
+    Row {
+        arguments: &["50"],
+        says: Says::Text("ready\nchildren 50\n"),
+        ..exited("fork_to_limit", 0, 0)
+    },
 ];
 
 /// The row of a test.

@@ -1,14 +1,16 @@
 //! Does corral end what misbehaves, and tell the truth about it?
 //!
-//! A test a row of `expect.rs`. What corral says (its status, its line, its
+//! A test a row of `expect.rs` and a mode. What corral says (its status, its line, its
 //! record) is held against what is seen from outside: who is alive on the run's
-//! ground at the moment of the return, and whether the output is at its end.
+//! ground at the moment of the return, which groups are still there, and whether
+//! the output is at its end.
 
 mod common;
 mod expect;
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 use std::sync::{PoisonError, RwLock};
@@ -18,7 +20,7 @@ use common::{
     Ground, NOBODY, Outcome, Run, Running, Signal, Stdin, corral, fault, install, root_or_skip,
     skip,
 };
-use expect::{By, Ends, ROWS, Row, Says, row};
+use expect::{By, Ends, Enforced, ROWS, Row, Says, row};
 
 /// Rows that take the machine for themselves hold it alone.
 static MACHINE: RwLock<()> = RwLock::new(());
@@ -27,18 +29,20 @@ static MACHINE: RwLock<()> = RwLock::new(());
 const CANNOT: i32 = 77;
 
 macro_rules! tests {
-    ($($name:ident: $how:path,)*) => {
-        $(#[test]
-        fn $name() {
-            let row = row(stringify!($name));
-            let (_alone, _shared);
-            if row.alone {
-                _alone = MACHINE.write().unwrap_or_else(PoisonError::into_inner);
-            } else {
-                _shared = MACHINE.read().unwrap_or_else(PoisonError::into_inner);
-            }
-            $how(row);
-        })*
+    ($($name:ident: $how:ident,)*) => {
+        mod fallback {
+            $(#[test]
+            fn $name() {
+                super::run(stringify!($name), "fallback", super::$how);
+            })*
+        }
+
+        mod enforced {
+            $(#[test]
+            fn $name() {
+                super::run(stringify!($name), "enforced", super::$how);
+            })*
+        }
 
         #[test]
         fn each_row_is_run() {
@@ -46,6 +50,46 @@ macro_rules! tests {
             assert_eq!(tests, ROWS.iter().map(|row| row.name).collect());
         }
     };
+}
+
+/// One row in one mode.
+fn run(name: &str, mode: &'static str, how: fn(&Test)) {
+    let test = Test { row: row(name), mode };
+    if test.is_enforced() {
+        if let Enforced::Never(_) = test.row.enforced {
+            return;
+        }
+        if Ground::new(false).0.group().is_none() {
+            return skip("no cgroup2 is writable");
+        }
+    }
+    let (_alone, _shared);
+    if test.row.alone {
+        _alone = MACHINE.write().unwrap_or_else(PoisonError::into_inner);
+    } else {
+        _shared = MACHINE.read().unwrap_or_else(PoisonError::into_inner);
+    }
+    how(&test);
+}
+
+/// A row, and corral's mode in it.
+struct Test {
+    row: &'static Row,
+    mode: &'static str,
+}
+
+impl Deref for Test {
+    type Target = Row;
+
+    fn deref(&self) -> &Row {
+        self.row
+    }
+}
+
+impl Test {
+    fn is_enforced(&self) -> bool {
+        self.mode == "enforced"
+    }
 }
 
 tests! {
@@ -96,15 +140,22 @@ tests! {
     kill_parent: plain,
     kill_everything: alone_of_its_user,
     leave_cgroup: into_another_group,
+    leave_group: out_of_its_group,
+    threaded_subgroup: with_groups_of_its_own,
+    threaded_subgroup_leaderless: with_groups_of_its_own,
+    nested_groups: with_groups_of_its_own,
+    frozen_subgroup: with_groups_of_its_own,
     inherited_child: with_a_child_from_before,
     outside_tracer: under_a_tracer,
     v1_frozen: frozen,
     setuid_child: out_of_reach,
+    oom_child: plain,
+    fork_to_limit: plain,
 }
 
 /// corral as the row wants it, without its command.
-fn prepare(row: &Row) -> Run {
-    let mut options = vec!["--cgroup-mode", "fallback"];
+fn prepare(row: &Test) -> Run {
+    let mut options = vec!["--cgroup-mode", row.mode];
     options.extend(row.options);
     if row.by == By::Wall {
         options.extend(["--wall", "1s"]);
@@ -114,7 +165,7 @@ fn prepare(row: &Row) -> Run {
 
 /// Lets what the row says end it. `None` where the host does not let the fault
 /// happen.
-fn finish(row: &Row, mut run: Running) -> Option<Outcome> {
+fn finish(row: &Test, mut run: Running) -> Option<Outcome> {
     if row.by == By::Term {
         run.wait_until("`ready` or the end", |run| run.has_line("ready") || run.has_ended());
         if !run.has_ended() {
@@ -137,7 +188,7 @@ static SCHEMA: LazyLock<jsonschema::Validator> = LazyLock::new(|| {
 
 /// Compares an outcome with its row.
 #[track_caller]
-fn judge(row: &Row, outcome: &Outcome) {
+fn judge(row: &Test, outcome: &Outcome) {
     if let Some(record) = &outcome.record {
         let errors: Vec<_> = SCHEMA.iter_errors(record).map(|error| error.to_string()).collect();
         assert!(errors.is_empty(), "not as the schema says: {errors:#?} {record:#}");
@@ -160,7 +211,13 @@ fn judge(row: &Row, outcome: &Outcome) {
     assert_eq!(outcome.record("/cause"), row.cause, "{outcome:#?}");
     assert_eq!(outcome.record("/exit_status"), status, "{outcome:#?}");
     assert_eq!(outcome.record("/proved"), proved, "{outcome:#?}");
-    assert_eq!(outcome.record("/mode"), "fallback", "{outcome:#?}");
+    assert_eq!(outcome.record("/mode"), row.mode, "{outcome:#?}");
+    if row.is_enforced() {
+        let removed = outcome.record("/steps_us/group_removed");
+        assert_eq!(removed.is_u64(), proved, "group removed: {removed}: {outcome:#?}");
+        let groups = outcome.ground.groups();
+        assert!(groups.is_empty() || !proved, "left: {groups:?}: {outcome:#?}");
+    }
     if let Some(escalated) = row.escalated {
         assert_eq!(outcome.record("/escalated"), escalated, "{outcome:#?}");
     }
@@ -187,7 +244,7 @@ fn judge(row: &Row, outcome: &Outcome) {
 }
 
 /// The fault is the command, and there is nothing else.
-fn plain(row: &Row) {
+fn plain(row: &Test) {
     let run = prepare(row).fault(row.fault, row.arguments).start();
     if let Some(outcome) = finish(row, run) {
         judge(row, &outcome);
@@ -195,7 +252,7 @@ fn plain(row: &Row) {
 }
 
 /// corral waits for what nobody waited for.
-fn zombies(row: &Row) {
+fn zombies(row: &Test) {
     let Some(outcome) = finish(row, prepare(row).fault(row.fault, row.arguments).start()) else {
         return;
     };
@@ -206,7 +263,7 @@ fn zombies(row: &Row) {
 }
 
 /// The name arrives in the record as it is.
-fn hostile(row: &Row) {
+fn hostile(row: &Test) {
     let Some(outcome) = finish(row, prepare(row).fault(row.fault, row.arguments).start()) else {
         return;
     };
@@ -220,7 +277,7 @@ fn hostile(row: &Row) {
 }
 
 /// As a user that nobody else is, since everything of that user dies.
-fn alone_of_its_user(row: &Row) {
+fn alone_of_its_user(row: &Test) {
     if !root_or_skip() {
         return;
     }
@@ -233,7 +290,7 @@ fn alone_of_its_user(row: &Row) {
 }
 
 /// Out of the group that the ground is made of: the marker sees it.
-fn into_another_group(row: &Row) {
+fn into_another_group(row: &Test) {
     if !root_or_skip() {
         return;
     }
@@ -247,10 +304,45 @@ fn into_another_group(row: &Row) {
     }
 }
 
+/// It moves to the group above its own, whichever that is.
+fn out_of_its_group(row: &Test) {
+    if !root_or_skip() {
+        return;
+    }
+    let Some(mount) = Ground::mount() else {
+        return skip("no cgroup2 is mounted");
+    };
+    let run = prepare(row).fault(row.fault, &[mount.to_str().unwrap()]).marker().start();
+    let Some(outcome) = finish(row, run) else {
+        return;
+    };
+    judge(row, &outcome);
+    let listed = outcome.record("/leftovers").as_array().unwrap();
+    let detached: BTreeSet<_> = listed.iter().map(|one| one["detached"].as_str()).collect();
+    let right = if row.is_enforced() { &["cgroup"][..] } else { &["no", "session"] };
+    assert_eq!(detached, right.iter().copied().map(Some).collect(), "{outcome:#?}");
+}
+
+/// It makes groups below its own: in fallback mode that is the ground.
+fn with_groups_of_its_own(row: &Test) {
+    if !root_or_skip() {
+        return;
+    }
+    let Some(mount) = Ground::mount() else {
+        return skip("no cgroup2 is mounted");
+    };
+    let leaderless: &[&str] = if row.name.ends_with("leaderless") { &["leaderless"] } else { &[] };
+    let run = prepare(row).fault(row.fault, &[mount.to_str().unwrap()]).args(leaderless).start();
+    if let Some(outcome) = finish(row, run) {
+        judge(row, &outcome);
+    }
+}
+
 /// `sleep & exec corral …`: the sleeper is not corral's to end.
-fn with_a_child_from_before(row: &Row) {
+fn with_a_child_from_before(row: &Test) {
     let (corral, sleeper) = (corral(), fault("sleep_forever"));
-    let words = [corral.to_str().unwrap(), "--wall", "1s", "--", sleeper.to_str().unwrap()];
+    let mode = format!("--cgroup-mode={}", row.mode);
+    let words = [corral.to_str().unwrap(), &mode, "--wall=1s", "--", sleeper.to_str().unwrap()];
     let outcome = Run::fault_alone(row.fault, &words).run();
     outcome.assert_status(124);
     let pid: i32 = first_number(&outcome.stdout);
@@ -260,7 +352,7 @@ fn with_a_child_from_before(row: &Row) {
 }
 
 /// The tracer stands on ground of its own.
-fn under_a_tracer(row: &Row) {
+fn under_a_tracer(row: &Test) {
     let mut run = prepare(row).fault(row.fault, row.arguments).start();
     run.ready();
     let pid = first_number(run.stdout()).to_string();
@@ -278,7 +370,7 @@ fn under_a_tracer(row: &Row) {
 
 /// The thaw comes from a process that waits for the end of this test, whatever
 /// way that ends.
-fn frozen(row: &Row) {
+fn frozen(row: &Test) {
     if !root_or_skip() {
         return;
     }
@@ -325,7 +417,7 @@ impl Drop for Freezer {
 }
 
 /// Not root runs corral, and a setuid helper is out of its reach.
-fn out_of_reach(row: &Row) {
+fn out_of_reach(row: &Test) {
     if !root_or_skip() {
         return;
     }

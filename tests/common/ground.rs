@@ -118,6 +118,23 @@ impl Ground {
         own_group()
     }
 
+    /// Where cgroup2 is mounted.
+    pub fn mount() -> Option<PathBuf> {
+        Some(own_group_and_mount()?.1)
+    }
+
+    /// The groups that were made below it and are still there.
+    pub fn groups(&self) -> Vec<PathBuf> {
+        let mut groups = self.group.as_deref().map(directories).unwrap_or_default();
+        let mut next = 0;
+        while let Some(group) = groups.get(next) {
+            let below = directories(group);
+            groups.extend(below);
+            next += 1;
+        }
+        groups
+    }
+
     /// The cgroup, if that is what the ground is made of.
     pub fn group(&self) -> Option<&Path> {
         self.group.as_deref()
@@ -267,6 +284,10 @@ fn make_group() -> Option<(PathBuf, File)> {
 
 /// The directory of this process's cgroup, wherever cgroup2 is mounted.
 fn own_group() -> Option<PathBuf> {
+    Some(own_group_and_mount()?.0)
+}
+
+fn own_group_and_mount() -> Option<(PathBuf, PathBuf)> {
     let own = fs::read_to_string("/proc/self/cgroup").ok()?;
     let own = own.lines().find_map(|line| line.strip_prefix("0::"))?.to_owned();
     let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
@@ -276,7 +297,7 @@ fn own_group() -> Option<PathBuf> {
         let mut fields = mount.split(' ').skip(3);
         let (root, point) = (fields.next()?, fields.next()?);
         let below = Path::new(&own).strip_prefix(root).ok()?;
-        Some(Path::new(point).join(below))
+        Some((Path::new(point).join(below), point.into()))
     })
 }
 
