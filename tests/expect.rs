@@ -16,7 +16,7 @@ use std::path::Path;
 pub enum By {
     /// The command, by ending.
     Itself,
-    /// `--wall 1s`.
+    /// `--wall`, one second (on slow machines more).
     Wall,
     /// SIGTERM to corral once the trap is set.
     Term,

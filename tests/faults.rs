@@ -155,10 +155,11 @@ tests! {
 
 /// corral as the row wants it, without its command.
 fn prepare(row: &Test) -> Run {
+    let wall = common::wall();
     let mut options = vec!["--cgroup-mode", row.mode];
     options.extend(row.options);
     if row.by == By::Wall {
-        options.extend(["--wall", "1s"]);
+        options.extend(["--wall", &wall]);
     }
     Run::corral(&options).keep(1 << 20)
 }
@@ -341,8 +342,8 @@ fn with_groups_of_its_own(row: &Test) {
 /// `sleep & exec corral …`: the sleeper is not corral's to end.
 fn with_a_child_from_before(row: &Test) {
     let (corral, sleeper) = (corral(), fault("sleep_forever"));
-    let mode = format!("--cgroup-mode={}", row.mode);
-    let words = [corral.to_str().unwrap(), &mode, "--wall=1s", "--", sleeper.to_str().unwrap()];
+    let (mode, wall) = (format!("--cgroup-mode={}", row.mode), common::wall());
+    let words = [corral.to_str().unwrap(), &mode, "--wall", &wall, "--", sleeper.to_str().unwrap()];
     let outcome = Run::fault_alone(row.fault, &words).run();
     outcome.assert_status(124);
     let pid: i32 = first_number(&outcome.stdout);

@@ -67,6 +67,23 @@ pub fn root_or_skip() -> bool {
     root
 }
 
+/// The `--cgroup-mode` that all runs get which do not name one, where this whole
+/// process is run for one mode (`CORRAL_TEST_MODE`, as `vm.rs` does).
+fn mode_asked() -> Option<String> {
+    std::env::var("CORRAL_TEST_MODE").ok()
+}
+
+/// The mode that the fault table is run in.
+pub fn mode() -> String {
+    mode_asked().unwrap_or_else(|| "fallback".into())
+}
+
+/// The `--wall` of a run that must have set its trap by then; a slow machine
+/// (`CORRAL_TEST_WALL`) gives it more.
+pub fn wall() -> String {
+    std::env::var("CORRAL_TEST_WALL").unwrap_or_else(|_| "1s".into())
+}
+
 /// The corral under test.
 pub fn corral() -> PathBuf {
     PathBuf::from(env!("CARGO_BIN_EXE_corral"))

@@ -21,7 +21,7 @@ use rustix::process::{Gid, Pid, PidfdFlags, Signal, Uid, pidfd_open, pidfd_send_
 use super::ground::{Ground, Survivor, children};
 use super::outcome::{Outcome, read_record};
 use super::stream::Stream;
-use super::{corral, fault, install, no_newborn, open_to_all};
+use super::{corral, fault, install, mode_asked, no_newborn, open_to_all};
 
 /// A run that takes longer has hung.
 const HARD_LIMIT: Duration = Duration::from_secs(45);
@@ -231,6 +231,12 @@ impl Run {
 
         let mut command = Command::new(&self.program);
         command.args(&self.options);
+        if self.is_corral
+            && let Some(mode) = mode_asked()
+            && !self.options.iter().any(|option| option.as_bytes().starts_with(b"--cgroup-mode"))
+        {
+            command.arg(format!("--cgroup-mode={mode}"));
+        }
         if let Some(record) = &record {
             command.arg("--json").arg(record);
         }

@@ -1,0 +1,185 @@
+//! How is corral tried on another kernel?
+//!
+//! A real one is booted, as user-mode Linux or in an emulator (no virtualization
+//! of the host is needed, and none used), on an initramfs that is made for it.
+//! The guest's init is a shell script; what it prints on the console is all that
+//! comes back. The machine itself is started like any other run of the tests: in
+//! a cgroup of its own and with a hard limit, so nothing of it stays.
+//!
+//! The kernels are fetched beforehand by `.ci/kernels`; a test never does that.
+
+mod initramfs;
+
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
+use std::time::{Duration, Instant};
+
+pub use initramfs::Initramfs;
+
+use super::common::{Run, corral, skip};
+use super::expect::ROWS;
+
+/// A guest's end, as its init says it.
+const OVER: &str = "@@ over";
+
+/// What the guests' scripts use of busybox.
+const APPLETS: &[&str] = &[
+    "cat", "echo", "env", "false", "grep", "kill", "ls", "mkdir", "mount", "poweroff", "printf",
+    "readlink", "rm", "sh", "sleep", "test", "timeout", "true", "umount", "uname", "wc",
+];
+
+/// One kernel.
+#[derive(Clone, Copy, Debug)]
+pub struct Kernel {
+    /// Its name for `.ci/kernels`.
+    pub name: &'static str,
+    /// Rows that cannot be run on it, in the order of the alphabet.
+    pub without: &'static [&'static str],
+}
+
+/// What came of a guest.
+#[derive(Debug)]
+pub struct Console {
+    pub text: String,
+    pub elapsed: Duration,
+}
+
+impl Kernel {
+    /// The image; says `skip` where it is not in the cache.
+    fn image(&self) -> Option<PathBuf> {
+        let cache = std::env::var_os("CORRAL_CACHE").map(PathBuf::from);
+        let home = || Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache/corral"));
+        let image = cache.or_else(home)?.join("kernels").join(self.name).join("vmlinuz");
+        if !image.exists() {
+            skip(&format!("no kernel {}: fetch it with .ci/kernels", self.name));
+            return None;
+        }
+        Some(image)
+    }
+
+    /// Boots it with `script` as its init, behind [`PREPARE`]; `None` skips.
+    pub fn boot(&self, programs: &[PathBuf], script: &str, limit: Duration) -> Option<Console> {
+        let image = self.image()?;
+        let directory = tempfile::tempdir().unwrap();
+        let initrd = directory.path().join("initrd");
+        let mut root = BASE.clone()?;
+        for program in programs {
+            root.program(program);
+        }
+        root.file("/init", 0o755, format!("{PREPARE}\n{script}\n{END}").as_bytes());
+        fs::write(&initrd, root.finish()).unwrap();
+
+        let argv = if self.name == "uml" {
+            user_mode(&image, &initrd, directory.path())
+        } else {
+            emulator(&image, &initrd)
+        };
+        let start = Instant::now();
+        let mut run = Run::argv(argv).limit(limit).start();
+        run.wait_until("the guest's end", |run| run.has_line(OVER) || run.has_ended());
+        let elapsed = start.elapsed();
+        let outcome = run.wait();
+        let text = String::from_utf8_lossy(&outcome.stdout).replace('\r', "");
+        assert!(text.contains(OVER), "{} came to no end: {outcome:#?}", self.name);
+        Some(Console { text, elapsed })
+    }
+}
+
+impl Console {
+    /// What follows `@@ WORD ` on the line that begins so.
+    pub fn said(&self, word: &str) -> &str {
+        let start = format!("@@ {word}");
+        let found = self.text.lines().find_map(|line| line.strip_prefix(&start));
+        found.unwrap_or_else(|| panic!("no {start:?} in {}", self.text)).trim()
+    }
+
+    /// What was printed between `@@ begin WHAT` and `@@ WHAT …`.
+    fn part(&self, what: &str) -> &str {
+        let (_, part) = self.text.split_once(&format!("@@ begin {what}\n")).unwrap_or_default();
+        part.split_once(&format!("@@ {what} ")).unwrap_or_default().0
+    }
+
+    /// The tests of a part that passed, or did not run.
+    pub fn passed(&self, what: &str) -> BTreeSet<&str> {
+        let lines = self.part(what).lines();
+        lines.filter_map(|line| line.strip_prefix("test ")?.strip_suffix(" ... ok")).collect()
+    }
+
+    /// The tests of a part that did not run, sorted.
+    pub fn skipped(&self, what: &str) -> Vec<&str> {
+        let lines = self.part(what).lines();
+        let names = lines.filter_map(|line| Some(line.strip_prefix("SKIP ")?.split_once(':')?.0));
+        names.collect::<BTreeSet<_>>().into_iter().collect()
+    }
+}
+
+/// Everything that all guests have.
+static BASE: LazyLock<Option<Initramfs>> = LazyLock::new(|| {
+    let busybox = Path::new("/bin/busybox");
+    if !busybox.exists() {
+        skip("no /bin/busybox: install busybox-static");
+        return None;
+    }
+    let mut root = Initramfs::default();
+    for directory in ["/proc", "/sys", "/dev", "/tmp", "/freezer"] {
+        root.directory(directory);
+    }
+    root.device("/dev/console", 5, 1);
+    root.device("/dev/null", 1, 3);
+    root.program(busybox);
+    for applet in APPLETS {
+        root.link(format!("/bin/{applet}"), "busybox");
+    }
+    root.program(&corral());
+    for row in ROWS {
+        root.program(&super::common::fault(row.fault));
+    }
+    Some(root)
+});
+
+/// The first lines of an init. `C` is corral, `F` where the faults are.
+const PREPARE: &str = "#!/bin/sh
+export PATH=/bin HOME=/ TMPDIR=/tmp LC_ALL=C
+say() { printf '\\n@@ %s\\n' \"$*\"; }
+";
+
+/// The last lines: what is alive and does not belong to the kernel (which has no
+/// executable), this shell left out.
+const END: &str = "
+test -e /proc/self || mount -t proc none /proc
+left=
+for process in /proc/[0-9]*; do
+    pid=${process#/proc/}
+    test $pid != 1 && test $pid != $$ && exe=$(readlink $process/exe) && left=\"$left $pid:$exe\"
+done
+say survivors $left
+say over
+poweroff -f
+";
+
+/// The kernel as a process of this machine.
+fn user_mode(image: &Path, initrd: &Path, directory: &Path) -> Vec<OsString> {
+    let with = |name: &str, path: &Path| {
+        let mut word = OsString::from(name);
+        word.push(path);
+        word
+    };
+    let mut argv = vec![image.into(), with("initrd=", initrd), with("uml_dir=", directory)];
+    let words = "mem=768M con=null con0=null,fd:1 ssl=null quiet panic=-1 rdinit=/init";
+    argv.extend(words.split(' ').map(OsString::from));
+    argv
+}
+
+/// A whole machine, emulated: its clock is slow, its races are real.
+fn emulator(image: &Path, initrd: &Path) -> Vec<OsString> {
+    let words = "qemu-system-x86_64 -accel tcg -nodefaults -no-user-config -display none \
+                 -serial stdio -no-reboot -m 768M";
+    let mut argv: Vec<OsString> = words.split_whitespace().map(OsString::from).collect();
+    argv.extend(["-kernel".into(), image.into(), "-initrd".into(), initrd.into()]);
+    let line = "console=ttyS0 quiet panic=-1 mitigations=off rdinit=/init";
+    argv.extend(["-append".into(), line.into()]);
+    argv
+}
