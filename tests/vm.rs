@@ -14,11 +14,15 @@ use std::path::{Path, PathBuf};
 use std::sync::Once;
 use std::time::Duration;
 
-use expect::ROWS;
+use expect::{By, Ends, ROWS, row};
 use machine::{Console, Kernel};
 
-/// The modes that the table is run in.
-const MODES: &[&str] = &["fallback"];
+/// The modes, each with the test executables that are run in it; the first has
+/// the fault table.
+const MODES: &[(&str, &[&str])] = &[
+    ("fallback", &["faults"]),
+    // ("enforced", &["faults", "enforced"]),
+];
 
 const UML: Kernel = Kernel { name: "uml", without: &[] };
 const V5_10: Kernel = Kernel { name: "5.10", without: &[] };
@@ -65,44 +69,234 @@ echo '+memory +pids' >/sys/fs/cgroup/cgroup.subtree_control
 ";
 
 fn fault_table(kernel: Kernel) {
-    let table = test_executable("faults");
     let mut script = format!("{MOUNTED}\nsay kernel $(uname -r)\n");
-    for mode in MODES {
-        script += &format!(
-            "say begin {mode}
-             CORRAL_TEST_MODE={mode} CORRAL_TEST_WALL=4s RUST_TEST_THREADS=4 \\
-             {} --skip expect:: 2>/tmp/stderr; status=$?
-             cat /tmp/stderr
-             say {mode} $status\n",
-            table.display()
-        );
+    let mut programs = Vec::new();
+    for (mode, executables) in MODES {
+        for name in *executables {
+            let program = test_executable(name);
+            script += &format!(
+                "say begin {mode}-{name}
+                 CORRAL_TEST_MODE={mode} CORRAL_TEST_WALL=4s RUST_TEST_THREADS=4 \\
+                 {} --skip expect:: 2>/tmp/stderr; status=$?
+                 cat /tmp/stderr
+                 say {mode}-{name} $status\n",
+                program.display()
+            );
+            programs.push(program);
+        }
     }
-    let Some(console) = kernel.boot(&[table], &script, LIMIT) else {
+    let Some(console) = kernel.boot(&programs, &script, LIMIT) else {
         return;
     };
     let survivors = console.said("survivors").split_whitespace().count();
-    for mode in MODES {
-        // What did not run is told apart from what passed.
-        let skipped = console.skipped(mode);
-        let passed = console.passed(mode);
-        let held = ROWS.iter().map(|row| row.name).filter(|name| passed.contains(name));
-        let held = held.filter(|name| !skipped.contains(name)).count();
-        report(&kernel, &console, mode, &format!("{held}/{}", ROWS.len()), &survivors);
-        assert_eq!(console.said(mode), "0", "{}", console.text);
-        assert_eq!(skipped, kernel.without, "{}", console.text);
-        assert_eq!(held + skipped.len(), ROWS.len(), "{}", console.text);
+    for (mode, executables) in MODES {
+        for name in *executables {
+            let part = format!("{mode}-{name}");
+            // What did not run is told apart from what passed.
+            let (passed, skipped) = (console.passed(&part), console.skipped(&part));
+            let held = ROWS.iter().filter(|row| passed.contains(row.name));
+            let held = held.filter(|row| !skipped.contains(&row.name)).count();
+            let cell = match *name {
+                "faults" => format!("{held}/{}", ROWS.len()),
+                _ => format!("{name} {}", passed.len() - skipped.len()),
+            };
+            report(&kernel, &console, mode, &cell, survivors);
+            assert_eq!(console.said(&part), "0", "{}", console.text);
+            assert_eq!(skipped, kernel.without, "{}", console.text);
+            assert!(*name != "faults" || held + skipped.len() == ROWS.len(), "{}", console.text);
+        }
     }
     assert_eq!(survivors, 0, "{}", console.text);
 }
 
+/// Rows that need nothing but corral and their fault, in a script: lines that
+/// run each and say what came of it. `CHECK` must stand before them.
+fn checks(place: &str, mode: &str, names: &[&str]) -> String {
+    let line = |name: &&str| {
+        let row = row(name);
+        let (by, wall) = match row.by {
+            By::Itself => ("itself", ""),
+            By::Wall => ("wall", "--wall 4s"),
+            By::Term => ("term", ""),
+        };
+        let status = match row.ends {
+            Ends::Exit(status) => status,
+            Ends::Signal(signal) => 128 + signal,
+        };
+        let (corral, fault) = (common::corral(), common::fault(row.fault));
+        format!(
+            "check {place}/{name} {status} {by} {} --cgroup-mode {mode} {wall} {} -- {} {}\n",
+            corral.display(),
+            row.options.join(" "),
+            fault.display(),
+            row.arguments.join(" "),
+        )
+    };
+    names.iter().map(line).collect()
+}
+
+/// `check NAME STATUS BY ARGV`: runs it, with SIGTERM once it is `ready` where BY
+/// says so, and says which status was due and which came.
+const CHECK: &str = "
+check() {
+    name=$1 due=$2 by=$3
+    shift 3
+    : >/tmp/out
+    \"$@\" >/tmp/out 2>/tmp/err &
+    run=$!
+    if test $by = term; then
+        until read -r line </tmp/out && test \"$line\" = ready; do
+            kill -0 $run || break
+        done
+        kill -TERM $run
+    fi
+    wait $run
+    status=$?
+    say check $name $due $status
+    test $due = $status || cat /tmp/out /tmp/err
+}
+";
+
+/// Holds what the checks of a guest said against what was due; how many did.
+fn judge(kernel: &Kernel, console: &Console, what: &str, due: usize) {
+    let lines = console.text.lines().filter_map(|line| line.strip_prefix("@@ check "));
+    let checks: Vec<Vec<&str>> = lines.map(|line| line.split(' ').collect()).collect();
+    let held = checks.iter().filter(|check| check[1] == check[2]).count();
+    let survivors = console.said("survivors").split_whitespace().count();
+    report(kernel, console, what, &format!("{held}/{due}"), survivors);
+    assert_eq!((held, checks.len()), (due, due), "{}", console.text);
+    assert_eq!(survivors, 0, "{}", console.text);
+}
+
+/// What can be missing on a host, and what is mounted nevertheless.
+const HOSTS: &[(&str, &str)] = &[
+    ("nothing", ""),
+    ("proc", "mount -t proc none /proc"),
+    ("no_group", "mount -t sysfs none /sys"),
+    ("no_proc", "umount /proc; mount -t cgroup2 none /sys/fs/cgroup"),
+];
+
+/// The rows for such a host: everything that a run without a tree to look at
+/// can still end and prove.
+const BARE: &[&str] = &[
+    "exit_clean",
+    "exit_with_7",
+    "sleep_forever",
+    "clean_up",
+    "ignore_term",
+    "block_term",
+    "stop_self",
+    "zombie_parent",
+    "nested_subreaper",
+    "leader_thread_gone",
+    "pipe_holder",
+    "pipe_holder_fails",
+    "pipe_holder_relayed",
+    "setsid_double_fork",
+    "setsid_double_fork_stays",
+    "clone_parent",
+    "kill_group",
+    "late_output",
+    "kill_parent",
+];
+
+/// corral is started by an init that has mounted nothing, or not everything.
+fn bare_hosts(kernel: Kernel) {
+    let mut script = format!("{CHECK}\nsay kernel $(uname -r)\n");
+    for (place, mount) in HOSTS {
+        script += &format!("{mount}\n{}", checks(place, "auto", BARE));
+    }
+    if let Some(console) = kernel.boot(&[], &script, LIMIT) {
+        judge(&kernel, &console, "bare", HOSTS.len() * BARE.len());
+    }
+}
+
+#[test]
+fn bare_hosts_on_user_mode_linux() {
+    bare_hosts(UML);
+}
+
+#[test]
+fn bare_hosts_on_5_10() {
+    bare_hosts(V5_10);
+}
+
+#[test]
+fn bare_hosts_on_7() {
+    bare_hosts(V7);
+}
+
+/// The rows whose processes come and go. Not those that take all pids there are:
+/// the guest's own shell could not go on.
+const MOVING: &[&str] = &[
+    "exit_clean",
+    "pid_hopper",
+    "pid_hopper_left",
+    "fork_on_term",
+    "nested_subreaper",
+    "setsid_double_fork",
+    "clone_parent",
+    "zombie_parent",
+    "stopped_children",
+    "leader_thread_gone",
+];
+
+/// Few pids, and others who take each that becomes free: whoever signals a pid
+/// that was read before meets a stranger. Those must all end as they meant to.
+const FEW_PIDS: &str = "
+echo 400 >/proc/sys/kernel/pid_max
+: >/tmp/go
+strangers() {
+    n=0
+    while test -e /tmp/go; do
+        /bin/true || say stranger ended with $?
+        n=$((n + 1))
+    done
+    echo $n >/tmp/strangers.$1
+}
+strangers 1 & first=$!
+strangers 2 & second=$!
+sleep 1000 & sleeper=$!
+";
+const STRANGERS_GO: &str = "
+rm /tmp/go
+wait $first $second
+kill $sleeper && say check sleeper 0 0
+wait $sleeper
+say strangers $(($(cat /tmp/strangers.1) + $(cat /tmp/strangers.2)))
+";
+
+fn few_pids(kernel: Kernel) {
+    let moving = checks("few_pids", "auto", MOVING);
+    let script =
+        format!("{CHECK}\n{MOUNTED}\nsay kernel $(uname -r)\n{FEW_PIDS}\n{moving}\n{STRANGERS_GO}");
+    let Some(console) = kernel.boot(&[], &script, LIMIT) else {
+        return;
+    };
+    judge(&kernel, &console, "few pids", MOVING.len() + 1);
+    assert!(!console.text.contains("@@ stranger ended"), "{}", console.text);
+    // All pids were used more than once.
+    let strangers: u32 = console.said("strangers").parse().unwrap();
+    assert!(strangers > 800, "{strangers} strangers: {}", console.text);
+}
+
+#[test]
+fn few_pids_on_user_mode_linux() {
+    few_pids(UML);
+}
+
+#[test]
+fn few_pids_on_5_10() {
+    few_pids(V5_10);
+}
+
+#[test]
+fn few_pids_on_7() {
+    few_pids(V7);
+}
+
 /// A line of the table of results, past the capture of libtest.
-fn report(
-    kernel: &Kernel,
-    console: &Console,
-    mode: &str,
-    faults: &dyn fmt::Display,
-    survivors: &dyn fmt::Display,
-) {
+fn report(kernel: &Kernel, console: &Console, mode: &str, faults: &str, survivors: usize) {
     static HEAD: Once = Once::new();
     let line = |cells: [&dyn fmt::Display; 6]| {
         let [name, release, mode, faults, survivors, seconds] = cells;
@@ -113,7 +307,7 @@ fn report(
     };
     HEAD.call_once(|| line([&"kernel", &"release", &"mode", &"faults", &"survivors", &"seconds"]));
     let seconds = console.elapsed.as_secs();
-    line([&kernel.name, &console.said("kernel"), &mode, faults, survivors, &seconds]);
+    line([&kernel.name, &console.said("kernel"), &mode, &faults, &survivors, &seconds]);
 }
 
 /// The newest build of another test target. It must not be older than its

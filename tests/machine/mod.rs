@@ -89,11 +89,14 @@ impl Kernel {
 }
 
 impl Console {
-    /// What follows `@@ WORD ` on the line that begins so.
+    /// What follows on the first line that begins with `@@ WORD`.
     pub fn said(&self, word: &str) -> &str {
-        let start = format!("@@ {word}");
-        let found = self.text.lines().find_map(|line| line.strip_prefix(&start));
-        found.unwrap_or_else(|| panic!("no {start:?} in {}", self.text)).trim()
+        self.text
+            .lines()
+            .filter_map(|line| line.strip_prefix("@@ ")?.strip_prefix(word))
+            .find(|rest| rest.is_empty() || rest.starts_with(' '))
+            .unwrap_or_else(|| panic!("no {word:?} in {}", self.text))
+            .trim()
     }
 
     /// What was printed between `@@ begin WHAT` and `@@ WHAT …`.
