@@ -11,7 +11,7 @@ mod kit;
 
 use std::fs::{self, File};
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
@@ -46,7 +46,7 @@ fn script(options: &[&str], text: &str) -> Run {
 #[track_caller]
 fn assert_whole(outcome: &Outcome, cause: &str, status: u64) {
     outcome.assert_nothing_left();
-    assert_eq!(outcome.ground.groups(), [PathBuf::new(); 0], "{outcome:#?}");
+    outcome.assert_no_group();
     assert_record(outcome, cause, status);
     assert_eq!(outcome.record("/mode"), "enforced");
     assert_eq!(outcome.record("/proved"), true, "{outcome:#?}");
@@ -163,7 +163,7 @@ fn the_command_works_on_its_own_group() {
         let status = if text.contains("cgroup.kill") { 137 } else { 124 };
         assert_eq!(outcome.status, Some(status), "{text}: {outcome:#?}");
         assert_eq!(outcome.record("/proved"), true, "{text}: {outcome:#?}");
-        assert_eq!(outcome.ground.groups(), [PathBuf::new(); 0], "{text}: {outcome:#?}");
+        outcome.assert_no_group();
     }
 }
 
@@ -191,7 +191,7 @@ fn the_command_takes_corral_into_its_group() {
     let outcome = script(&["--wall=1s", "--grace=300ms"], text).run();
     assert!(matches!(outcome.status, Some(124 | 137)), "{outcome:#?}");
     outcome.assert_nothing_left();
-    assert_eq!(outcome.ground.groups(), [PathBuf::new(); 0], "{outcome:#?}");
+    outcome.assert_no_group();
     assert!(outcome.elapsed < SOON, "{outcome:#?}");
 }
 
@@ -277,7 +277,7 @@ fn below_a_parent_that_is_named() {
         assert_eq!(Path::new(above).file_name(), path.file_name(), "{text}");
         assert!(name.starts_with("corral-"), "{text}");
         assert_eq!(parent.members().len(), 0, "{outcome:#?}");
-        assert_eq!(parent.groups(), [PathBuf::new(); 0], "{outcome:#?}");
+        parent.assert_no_group();
         assert!(path.exists(), "not corral's to remove");
     }
 }
@@ -300,7 +300,7 @@ fn a_parent_that_cannot_be() {
         let outcome = enforced(&["--cgroup-parent", &bad]).command(["echo", "run"]).run();
         let line = assert_refused(&outcome);
         assert!(line.contains("cgroup") && line.contains(&bad), "{bad}: {line}");
-        assert_eq!(outcome.ground.groups(), [PathBuf::new(); 0], "{outcome:#?}");
+        outcome.assert_no_group();
     }
     assert_eq!(parent.groups(), [full]);
     assert_eq!(fs::read_dir(place.path()).unwrap().count(), 0);
@@ -320,7 +320,7 @@ fn nothing_run_and_no_group_left() {
             let outcome = Run::corral(&[mode, &json]).no_record().command(["echo", "run"]).run();
             let line = assert_refused(&outcome);
             assert!(line.contains(path.to_str().unwrap()), "{line}");
-            assert_eq!(outcome.ground.groups(), [PathBuf::new(); 0], "{outcome:#?}");
+            outcome.assert_no_group();
         }
     }
 }
@@ -344,7 +344,7 @@ fn many_runs_leave_nothing() {
         outcome.assert_status(0);
         outcome.assert_nothing_left();
         assert_eq!((outcome.stdout.len(), outcome.stderr.as_str()), (0, ""), "{outcome:#?}");
-        assert_eq!(outcome.ground.groups(), [PathBuf::new(); 0], "{outcome:#?}");
+        outcome.assert_no_group();
     }
 }
 
@@ -370,7 +370,7 @@ fn the_monitor_is_killed() {
         assert_eq!(outcome.signal, Some(9));
         // The supervisor is the last one here, and removes the group before it goes.
         assert!(outcome.ground.wait_empty(SOON), "{:#?}", outcome.ground.members());
-        assert_eq!(outcome.ground.groups(), [PathBuf::new(); 0]);
+        outcome.assert_no_group();
         let record = outcome.record_now().expect("the supervisor writes it");
         assert_eq!(record["cause"], "monitor_lost", "{record:#}");
         assert_eq!(record["mode"], "enforced", "{record:#}");
@@ -389,7 +389,7 @@ fn the_supervisor_is_killed() {
         let outcome = run.wait();
         outcome.assert_status(137);
         outcome.assert_nothing_left();
-        assert_eq!(outcome.ground.groups(), [PathBuf::new(); 0], "{outcome:#?}");
+        outcome.assert_no_group();
         assert_eq!(outcome.record("/cause"), "supervisor_lost");
         assert_eq!(outcome.record("/mode"), "enforced");
         assert!(outcome.elapsed < SOON, "{outcome:#?}");
@@ -428,7 +428,7 @@ fn without_rights_of_its_own_to_groups() {
         assert_ne!(outcome.status, Some(77), "{name}: {outcome:#?}");
         outcome.assert_nothing_left();
         assert_eq!(parent.members().len(), 0, "{name}: {outcome:#?}");
-        assert_eq!(parent.groups(), [PathBuf::new(); 0], "{name}: {outcome:#?}");
+        parent.assert_no_group();
         assert_eq!(outcome.record("/mode"), "enforced", "{name}");
         assert_eq!(outcome.record("/proved"), true, "{name}: {outcome:#?}");
         number(&outcome, "/steps_us/group_removed");
@@ -461,5 +461,5 @@ fn a_setuid_child_is_ended_by_its_group() {
     outcome.assert_nothing_left();
     assert_eq!(outcome.record("/escalated"), true, "{outcome:#?}");
     assert_eq!(parent.members().len(), 0, "{outcome:#?}");
-    assert_eq!(parent.groups(), [PathBuf::new(); 0], "{outcome:#?}");
+    parent.assert_no_group();
 }

@@ -135,6 +135,13 @@ impl Ground {
         groups
     }
 
+    /// Fails if there is one.
+    #[track_caller]
+    pub fn assert_no_group(&self) {
+        let groups = self.groups();
+        assert!(groups.is_empty(), "still there: {groups:?}, with {:#?}", self.members());
+    }
+
     /// The cgroup, if that is what the ground is made of.
     pub fn group(&self) -> Option<&Path> {
         self.group.as_deref()

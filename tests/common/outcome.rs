@@ -48,6 +48,13 @@ impl Outcome {
         assert!(self.eof, "somebody holds the output: {self:#?}");
     }
 
+    /// Fails if a group is left below the one that it started in.
+    #[track_caller]
+    pub fn assert_no_group(&self) {
+        let groups = self.ground.groups();
+        assert!(groups.is_empty(), "still there: {groups:?}: {self:#?}");
+    }
+
     /// Fails unless it exited with this status.
     #[track_caller]
     pub fn assert_status(&self, status: i32) {
