@@ -319,7 +319,7 @@ fn nothing_run_and_no_group_left() {
         for mode in ["--cgroup-mode=enforced", "--cgroup-mode=auto"] {
             let outcome = Run::corral(&[mode, &json]).no_record().command(["echo", "run"]).run();
             let line = assert_refused(&outcome);
-            assert!(line.contains(path.to_str().unwrap()), "{line}");
+            assert!(line.contains("record"), "{line}");
             outcome.assert_no_group();
         }
     }
@@ -332,7 +332,7 @@ fn many_runs_leave_nothing() {
         return;
     }
     let each = if cfg!(debug_assertions) { 100 } else { 500 };
-    for (count, options, right) in [(each, "--quiet", 0), (20, "--wall=1ms --grace=0s", 124)] {
+    for (count, options, right) in [(each, "--wall=20s", 0), (20, "--wall=1ms --grace=0s", 124)] {
         let text = format!(
             "runs() {{ i=0; while [ $i -lt {count} ]; do i=$((i+1)); \
              \"$C\" --quiet --cgroup-mode=enforced {options} -- $1; s=$?; \
