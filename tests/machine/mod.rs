@@ -27,8 +27,9 @@ const OVER: &str = "@@ over";
 
 /// What the guests' scripts use of busybox.
 const APPLETS: &[&str] = &[
-    "cat", "echo", "env", "false", "grep", "kill", "ls", "mkdir", "mount", "poweroff", "printf",
-    "readlink", "rm", "sh", "sleep", "test", "timeout", "true", "umount", "uname", "wc",
+    "cat", "date", "echo", "env", "false", "grep", "kill", "ls", "mkdir", "mount", "poweroff",
+    "printf", "readlink", "rm", "setsid", "sh", "sleep", "test", "timeout", "true", "umount",
+    "uname", "wc",
 ];
 
 /// One kernel.
