@@ -142,7 +142,13 @@ impl Run {
         let Some((_, option)) = needs.find(|(needed, _)| *needed) else {
             return Ok(());
         };
-        complain("enforce", option, text, advice);
+        let (what, object) = match (plan.cgroup_parent, self.obstacle) {
+            (Some(path), Some(_)) if *option == b"--cgroup-parent" => {
+                ("make a cgroup in", path.to_bytes())
+            }
+            _ => ("enforce", *option),
+        };
+        complain(what, object, text, advice);
         Err(verdict::MISUSE)
     }
 

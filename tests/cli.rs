@@ -173,8 +173,8 @@ fn what_needs_a_cgroup_is_refused_without_one() {
     refused(&["--mem", "64M", fallback], &["--mem", fallback]);
     refused(&["--pids", "10", fallback], &["--pids", fallback]);
     refused(&["--cgroup-parent=/sys/fs/cgroup", fallback], &["--cgroup-parent", fallback]);
-    refused(&["--cgroup-parent=/"], &["--cgroup-parent", "EINVAL"]);
-    refused(&["--cgroup-parent=/nowhere/at/all"], &["--cgroup-parent", "ENOENT"]);
+    refused(&["--cgroup-parent=/"], &["cgroup in /:", "EINVAL"]);
+    refused(&["--cgroup-parent=/nowhere/at/all"], &["cgroup in /nowhere/at/all:", "ENOENT"]);
 }
 
 #[test]
