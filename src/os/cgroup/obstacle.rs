@@ -78,7 +78,10 @@ impl Obstacle {
             Self::NoMemory | Self::NoPids => {
                 "run it as corral-enforced, or turn the controller on above it"
             }
-            Self::Refused(_) => "look at cgroup.max.depth and cgroup.max.descendants above it",
+            Self::Refused(Errno::EAGAIN) => {
+                "raise cgroup.max.depth or cgroup.max.descendants above it"
+            }
+            Self::Refused(_) => "name another place with --cgroup-parent",
         }
     }
 }
@@ -101,6 +104,7 @@ mod tests {
             Obstacle::NoPids,
             Obstacle::Busy,
             Obstacle::Refused(Errno::EAGAIN),
+            Obstacle::Refused(Errno::ENOENT),
         ];
         for obstacle in obstacles {
             assert!(obstacle.text().starts_with('E') && obstacle.text().contains(" ("));
