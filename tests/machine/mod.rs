@@ -180,7 +180,7 @@ fn user_mode(image: &Path, initrd: &Path, directory: &Path) -> Vec<OsString> {
 /// A whole machine, emulated: its clock is slow, its races are real.
 fn emulator(image: &Path, initrd: &Path) -> Vec<OsString> {
     let words = "qemu-system-x86_64 -accel tcg -nodefaults -no-user-config -display none \
-                 -serial stdio -no-reboot -m 768M";
+                 -serial stdio -no-reboot -m 768M -smp 2";
     let mut argv: Vec<OsString> = words.split_whitespace().map(OsString::from).collect();
     argv.extend(["-kernel".into(), image.into(), "-initrd".into(), initrd.into()]);
     let line = "console=ttyS0 quiet panic=-1 mitigations=off rdinit=/init";
