@@ -8,6 +8,8 @@
 //!
 //! The kernels are fetched beforehand by `.ci/kernels`; a test never does that.
 
+#![allow(dead_code, reason = "each test file uses its own part of this")]
+
 mod initramfs;
 
 use std::collections::BTreeSet;
@@ -51,9 +53,7 @@ pub struct Console {
 impl Kernel {
     /// The image; says `skip` where it is not in the cache.
     fn image(&self) -> Option<PathBuf> {
-        let cache = std::env::var_os("CORRAL_CACHE").map(PathBuf::from);
-        let home = || Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache/corral"));
-        let image = cache.or_else(home)?.join("kernels").join(self.name).join("vmlinuz");
+        let image = cache()?.join("kernels").join(self.name).join("vmlinuz");
         if !image.exists() {
             skip(&format!("no kernel {}: fetch it with .ci/kernels", self.name));
             return None;
@@ -63,15 +63,20 @@ impl Kernel {
 
     /// Boots it with `script` as its init, behind [`PREPARE`]; `None` skips.
     pub fn boot(&self, programs: &[PathBuf], script: &str, limit: Duration) -> Option<Console> {
-        let image = self.image()?;
-        let directory = tempfile::tempdir().unwrap();
-        let initrd = directory.path().join("initrd");
         let mut root = BASE.clone()?;
         for program in programs {
             root.program(program);
         }
         root.file("/init", 0o755, format!("{PREPARE}\n{script}\n{END}").as_bytes());
-        fs::write(&initrd, root.finish()).unwrap();
+        self.boot_on(&root.finish(), limit)
+    }
+
+    /// Boots it on this root.
+    pub fn boot_on(&self, root: &[u8], limit: Duration) -> Option<Console> {
+        let image = self.image()?;
+        let directory = tempfile::tempdir().unwrap();
+        let initrd = directory.path().join("initrd");
+        fs::write(&initrd, root).unwrap();
 
         let argv = if self.name == "uml" {
             user_mode(&image, &initrd, directory.path())
@@ -118,6 +123,13 @@ impl Console {
         let names = lines.filter_map(|line| Some(line.strip_prefix("SKIP ")?.split_once(':')?.0));
         names.collect::<BTreeSet<_>>().into_iter().collect()
     }
+}
+
+/// Where `.ci/kernels` and `.ci/systemd-image` put what they fetch.
+pub fn cache() -> Option<PathBuf> {
+    let cache = std::env::var_os("CORRAL_CACHE").map(PathBuf::from);
+    let home = || Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache/corral"));
+    cache.or_else(home)
 }
 
 /// Everything that all guests have.
