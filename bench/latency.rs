@@ -28,13 +28,15 @@ fn percentile(times: &mut [Duration], percent: usize) -> f64 {
 fn main() {
     let rounds = std::env::args().skip(1).find_map(|word| word.parse().ok()).unwrap_or(1000);
     let corral = env!("CARGO_BIN_EXE_corral");
+    let fallback = "--cgroup-mode=fallback";
     let bare = env!("CARGO_BIN_EXE_bare");
     let noop = env!("CARGO_BIN_EXE_noop");
-    let all: [(&'static str, &[&str]); 7] = [
+    let all: [(&'static str, &[&str]); 8] = [
         ("nothing", &[]),
         ("bare wrapper", &[bare]),
-        ("corral", &[corral, "--wall", "10s", "--"]),
-        ("corral --json", &[corral, "--wall", "10s", "--json", "/dev/null", "--"]),
+        ("corral", &[corral, fallback, "--wall", "10s", "--"]),
+        ("corral --json", &[corral, fallback, "--wall", "10s", "--json", "/dev/null", "--"]),
+        ("corral, group", &[corral, "--wall", "10s", "--"]),
         ("timeout", &["timeout", "10"]),
         ("tini -s", &["tini", "-s", "--"]),
         ("tini-static -s", &["tini-static", "-s", "--"]),
@@ -71,8 +73,10 @@ fn main() {
     }
     let median = |name: &str| medians.iter().find(|(other, _)| *other == name).map(|(_, p50)| *p50);
     for against in ["bare wrapper", "timeout", "tini-static -s"] {
-        if let (Some(corral), Some(other)) = (median("corral"), median(against)) {
-            println!("corral / {against}: {:.2}", corral / other);
+        for ours in ["corral", "corral, group"] {
+            if let (Some(corral), Some(other)) = (median(ours), median(against)) {
+                println!("{ours} / {against}: {:.2}", corral / other);
+            }
         }
     }
 }
