@@ -111,16 +111,18 @@ impl Console {
         part.split_once(&format!("@@ {what} ")).unwrap_or_default().0
     }
 
-    /// The tests of a part that passed, or did not run.
+    /// The tests of a part that passed, or did not run, without their modules.
     pub fn passed(&self, what: &str) -> BTreeSet<&str> {
         let lines = self.part(what).lines();
-        lines.filter_map(|line| line.strip_prefix("test ")?.strip_suffix(" ... ok")).collect()
+        let names = lines.filter_map(|line| line.strip_prefix("test ")?.strip_suffix(" ... ok"));
+        names.filter_map(|name| name.rsplit("::").next()).collect()
     }
 
     /// The tests of a part that did not run, sorted.
     pub fn skipped(&self, what: &str) -> Vec<&str> {
         let lines = self.part(what).lines();
-        let names = lines.filter_map(|line| Some(line.strip_prefix("SKIP ")?.split_once(':')?.0));
+        let names = lines.filter_map(|line| Some(line.strip_prefix("SKIP ")?.split_once(": ")?.0));
+        let names = names.filter_map(|name| name.rsplit("::").next());
         names.collect::<BTreeSet<_>>().into_iter().collect()
     }
 }
