@@ -154,7 +154,7 @@ pub const ROWS: &[Row] = &[
     Row { name: "exit_with_7", arguments: &["7"], ..exited("exit_clean", 7, 0) },
     ended("sleep_forever", By::Wall, false),
     Row { says: Says::Text("ready\ncleaned up\n"), ..ended("clean_up", By::Wall, false) },
-    ended("memory_hog", By::Wall, false),
+    ended("memory_hog", By::Term, false),
     ended("busy", By::Wall, false),
     ended("close_stdio", By::Term, false),
     ended("stop_self", By::Wall, false),
