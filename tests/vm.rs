@@ -110,6 +110,8 @@ fn fault_table(kernel: Kernel) {
                 _ => format!("{name} {}", passed.len() - skipped.len()),
             };
             report(&kernel, &console, mode, &cell, survivors);
+            let lost = console.failed(&part);
+            assert!(lost.is_empty(), "{} {mode} {lost:?}: {}", kernel.name, console.text);
             assert_eq!(console.said(&part), "0", "{}", console.text);
             assert_eq!(skipped, kernel.without, "{}", console.text);
             assert!(*name != "faults" || held + skipped.len() == ROWS.len(), "{}", console.text);
