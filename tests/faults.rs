@@ -253,7 +253,9 @@ fn judge(row: &Test, outcome: &Outcome) {
 
 /// The fault is the command, and there is nothing else.
 fn plain(row: &Test) {
-    let run = prepare(row).fault(row.fault, row.arguments).start();
+    // Without a group a storm is outrun, which takes a real processor.
+    let storm = common::storm().filter(|_| row.fault == "fork_storm" && !row.is_enforced());
+    let run = prepare(row).fault(row.fault, row.arguments).args(storm.as_deref()).start();
     if let Some(outcome) = finish(row, run) {
         judge(row, &outcome);
     }

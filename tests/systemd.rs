@@ -21,6 +21,9 @@ const KERNEL: Kernel = Kernel { name: "6.1", without: &[] };
 /// systemd boots in half a minute where nothing else is done.
 const LIMIT: Duration = Duration::from_secs(540);
 
+/// Where the guest has our programs; its PATH names it.
+const BIN: &str = "/usr/local/bin";
+
 /// Last in the boot, on the console, and the guest's end whatever comes of it.
 const UNIT: &str = "[Unit]
 After=multi-user.target user@1000.service dbus.service
@@ -58,14 +61,14 @@ say systemd $(systemctl --version | head -n 1)
 mkdir -p /tmp/root /tmp/user && chown 1000:1000 /tmp/user
 for who in root user; do
     check $who status corral-enforced sh -c 'cat /proc/self/cgroup; exit 7'
-    check $who memory corral-enforced --wall 60s --mem 64M --json record -- FAULTS/memory_hog
-    check $who pids corral-enforced --wall 60s --pids 64 --json record -- FAULTS/fork_to_limit
-    check $who storm corral-enforced --wall 3s --pids 64 --json record -- FAULTS/fork_storm tree 500
+    check $who memory corral-enforced --wall 60s --mem 64M --json record -- memory_hog
+    check $who pids corral-enforced --wall 60s --pids 64 --json record -- fork_to_limit
+    check $who storm corral-enforced --wall 3s --pids 64 --json record -- fork_storm tree 500
     check $who left corral-enforced --json record -- sh -c 'setsid sleep 60 & echo done'
     check $who help corral-enforced --help
     check $who misuse corral-enforced --wall 5 true
     check $who mode corral-enforced --cgroup-mode=fallback true
-    check $who missing env PATH=/nowhere CORRAL/corral-enforced /bin/true
+    check $who missing env PATH=/nowhere /usr/local/bin/corral-enforced /bin/true
 done
 check user silent env -u XDG_RUNTIME_DIR corral-enforced true
 check root exec corral-enforced nosuch
@@ -79,18 +82,13 @@ fn boot() -> Option<Console> {
         return None;
     }
     let mut ours = Initramfs::default();
-    ours.program(&corral());
+    // Not at their own paths, which systemd clears at boot where they are in /tmp.
+    ours.file(format!("{BIN}/corral"), 0o755, &fs::read(corral()).unwrap());
+    ours.link(format!("{BIN}/corral-enforced"), "corral");
     for name in ["memory_hog", "fork_to_limit", "fork_storm"] {
-        ours.program(&fault(name));
+        ours.file(format!("{BIN}/{name}"), 0o755, &fs::read(fault(name)).unwrap());
     }
-    let place = corral().parent().unwrap().to_owned();
-    let place = place.to_str().unwrap();
-    for link in ["/usr/bin/corral-enforced", &format!("{place}/corral-enforced")] {
-        ours.link(link, corral().to_str().unwrap());
-    }
-    let faults = fault("memory_hog").parent().unwrap().to_owned();
-    let checks = CHECKS.replace("FAULTS", faults.to_str().unwrap()).replace("CORRAL", place);
-    ours.file("/checks", 0o755, checks.as_bytes());
+    ours.file("/checks", 0o755, CHECKS.as_bytes());
     ours.file("/etc/systemd/system/checks.service", 0o644, UNIT.as_bytes());
     let wants = "/etc/systemd/system/graphical.target.wants/checks.service";
     ours.link(wants, "../checks.service");

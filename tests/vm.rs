@@ -74,7 +74,8 @@ echo '+memory +pids' >/sys/fs/cgroup/cgroup.subtree_control
 fn tests(what: &str, mode: &str, program: &Path, options: &str) -> String {
     format!(
         "say begin {what}
-         CORRAL_TEST_MODE={mode} CORRAL_TEST_WALL=4s RUST_TEST_THREADS=4 \\
+         CORRAL_TEST_MODE={mode} CORRAL_TEST_WALL=4s CORRAL_TEST_STORM=100 \\
+         RUST_TEST_THREADS=4 \\
          {} {options} 2>/tmp/stderr; status=$?
          cat /tmp/stderr
          say {what} $status\n",

@@ -78,6 +78,12 @@ pub fn mode() -> String {
     mode_asked().unwrap_or_else(|| "fallback".into())
 }
 
+/// How many processes a fork storm may have on a slow machine
+/// (`CORRAL_TEST_STORM`).
+pub fn storm() -> Option<String> {
+    std::env::var("CORRAL_TEST_STORM").ok()
+}
+
 /// The `--wall` of a run that must have set its trap by then; a slow machine
 /// (`CORRAL_TEST_WALL`) gives it more.
 pub fn wall() -> String {
