@@ -294,6 +294,9 @@ impl Monitor {
             }
             if self.patience.is_some_and(|until| now() >= until) {
                 let (status, ..) = self.verdict.unwrap_or((verdict::NOT_PROVED, 0, true));
+                if self.run.sink.is_none() {
+                    return self.end(status);
+                }
                 let advice = "its disk or its reader does not answer";
                 let error = crate::sys::errno::Errno::ETIMEDOUT.text();
                 run::complain("write the record to", self.run.json_name(), error, advice);

@@ -230,6 +230,16 @@ fn bare_hosts_on_5_10() {
 }
 
 #[test]
+fn bare_hosts_on_6_1() {
+    bare_hosts(V6_1);
+}
+
+#[test]
+fn bare_hosts_on_6_12() {
+    bare_hosts(V6_12);
+}
+
+#[test]
 fn bare_hosts_on_7() {
     bare_hosts(V7);
 }
@@ -275,13 +285,14 @@ say strangers $(($(cat /tmp/strangers.1) + $(cat /tmp/strangers.2)))
 ";
 
 fn few_pids(kernel: Kernel) {
-    let moving = checks("few_pids", "auto", MOVING);
+    let moving: String =
+        ["fallback", "enforced"].map(|mode| checks("few_pids", mode, MOVING)).concat();
     let script =
         format!("{CHECK}\n{MOUNTED}\nsay kernel $(uname -r)\n{FEW_PIDS}\n{moving}\n{STRANGERS_GO}");
     let Some(console) = kernel.boot(&[], &script, LIMIT) else {
         return;
     };
-    judge(&kernel, &console, "few pids", MOVING.len() + 1);
+    judge(&kernel, &console, "few pids", 2 * MOVING.len() + 1);
     assert!(!console.text.contains("@@ stranger ended"), "{}", console.text);
     // The hopper alone goes through all pids many times; they were among them.
     let strangers: u32 = console.said("strangers").parse().unwrap();
@@ -296,6 +307,16 @@ fn few_pids_on_user_mode_linux() {
 #[test]
 fn few_pids_on_5_10() {
     few_pids(V5_10);
+}
+
+#[test]
+fn few_pids_on_6_1() {
+    few_pids(V6_1);
+}
+
+#[test]
+fn few_pids_on_6_12() {
+    few_pids(V6_12);
 }
 
 #[test]
