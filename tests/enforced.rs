@@ -244,6 +244,23 @@ fn out_of_the_tree_by_a_pid_namespace() {
     let _ = init.wait();
 }
 
+/// Who has left the group is found although no /proc of ours shows it.
+#[test]
+fn out_of_the_group_where_proc_is_anothers() {
+    if !can_group() || !root_or_skip() || !have(&["unshare"]) {
+        return;
+    }
+    let corral = "\"$C\" --cgroup-mode=enforced --grace=200ms -- \"$F\" \"$M\"; exit $?";
+    let outcome = Run::argv(["unshare", "-pf", "sh", "-c", corral])
+        .env("C", common::corral())
+        .env("F", fault("leave_group"))
+        .env("M", Ground::mount().unwrap())
+        .run();
+    outcome.assert_status(0);
+    outcome.assert_nothing_left();
+    outcome.assert_no_group();
+}
+
 #[test]
 fn a_corral_below_a_corral() {
     if !can_group() {
@@ -432,6 +449,25 @@ fn without_rights_of_its_own_to_groups() {
         assert_eq!(outcome.record("/mode"), "enforced", "{name}");
         assert_eq!(outcome.record("/proved"), true, "{name}: {outcome:#?}");
         number(&outcome, "/steps_us/group_removed");
+    }
+}
+
+/// A group that the command has closed to its owner, who corral is no more than.
+#[test]
+fn a_group_that_nobody_may_enter() {
+    if !can_group() || !root_or_skip() {
+        return;
+    }
+    for text in [
+        "mkdir -p $G/a/b; setsid sleep 30 & chmod 0 $G/a $G",
+        "mkdir -p $G/a/b/c; setsid sleep 30 & chmod 0400 $G/a/b $G/a $G",
+    ] {
+        let parent = Ground::new(false).0;
+        let outcome = delegated(script(&["--grace=300ms"], text), &parent).run();
+        outcome.assert_status(0);
+        outcome.assert_nothing_left();
+        parent.assert_no_group();
+        assert_record(&outcome, "exited", 0);
     }
 }
 

@@ -361,10 +361,11 @@ fn processes(dir: &OwnedFd, each: &mut dyn FnMut(i32)) -> Result<()> {
     }
 }
 
-/// Opens a file of a group, whatever mode the command has given it.
+/// Opens a file of a group, whatever mode the command has given it or the group.
 fn open_file(dir: &OwnedFd, name: &CStr, how: Open) -> Result<OwnedFd> {
     match file::open(dir.fd(), name, how) {
         Err(Errno::EACCES) => {
+            below::enable(dir);
             file::set_mode_at(dir.fd(), name, 0o600)?;
             file::open(dir.fd(), name, how)
         }

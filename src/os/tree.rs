@@ -167,7 +167,6 @@ impl Tree {
         let root = self.root;
         self.listed = false;
         if self.proc.is_none() {
-            // A group lists them all.
             if group.is_none() {
                 self.probe_for_more(&mut found)?;
             }
@@ -184,6 +183,13 @@ impl Tree {
             let next = self.order.len();
             self.look_in(group, nested, &mut found)?;
             self.descend(next, nested, &mut found)?;
+            if self.proc.is_none() && process::has_children() {
+                // Who has left the group, whose number is rarely a large one.
+                self.probe(FEW_PIDS, &mut found)?;
+                if found.alive == 0 || self.walk.is_multiple_of(RARELY) {
+                    self.probe(ALL_PIDS, &mut found)?;
+                }
+            }
         }
         Ok(found)
     }

@@ -31,12 +31,14 @@ impl Below {
     pub(super) fn of(top: &OwnedFd) -> Result<Self> {
         let mut below = Self { paths: List::new() };
         below.add(b"", b".")?;
+        enable(top);
         let mut position = 0;
         while let Some(path) = below.at(position) {
             let next = position + path.count_bytes() + 1;
             if let Ok(dir) = open(top, path)
                 && file::status(dir.fd()).is_ok_and(|status| status.links > 2)
             {
+                enable(&dir);
                 below.add_entries(position, &dir)?;
             }
             position = next;
@@ -93,6 +95,14 @@ pub(super) fn remove(top: &OwnedFd, path: &CStr) -> Result<()> {
 /// Lets its owner, who we are, do everything in a group below `top`.
 pub(super) fn unlock(top: &OwnedFd, path: &CStr) -> Result<()> {
     near(top, path, &mut |at, path| file::set_mode_at(at, path, 0o700))
+}
+
+/// Lets its owner, who we are, go through a group that is open for reading; a
+/// place (O_PATH), as corral's own group is, stays as it is.
+pub(super) fn enable(dir: &OwnedFd) {
+    if file::may_create_in(dir) == Err(Errno::EACCES) {
+        let _ = file::set_mode(dir, 0o700);
+    }
 }
 
 fn open_here(at: Fd<'_>, path: &CStr) -> Result<OwnedFd> {
