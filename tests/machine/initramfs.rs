@@ -92,6 +92,13 @@ impl Initramfs {
         }
     }
 
+    /// A static program of this machine at another path: one below /tmp would be
+    /// gone where systemd has cleared that.
+    pub fn static_program(&mut self, path: &Path, at: impl AsRef<Path>) {
+        assert!(libraries(path).is_empty(), "{} needs libraries", path.display());
+        self.file(at, 0o755, &stripped(path));
+    }
+
     /// The archive.
     pub fn finish(mut self) -> Vec<u8> {
         self.entry(Path::new("TRAILER!!!"), 0, (0, 0), b"");
