@@ -13,6 +13,13 @@ use crate::sys::fd::OwnedFd;
 use crate::sys::process::{self, Probe};
 use crate::sys::signal;
 
+/// How many members of the group are reached by one look at it: a look reads all
+/// the groups below, as many as the command has made.
+const AT_ONCE: usize = 32;
+
+/// Members of the group, as indexes, with what reaches them.
+type Handles = [Option<(usize, OwnedFd)>; AT_ONCE];
+
 impl Tree {
     /// Sends `signal` to all that the last walk found, supervisors of other
     /// corrals excepted where `nested` says so; to nobody twice. Returns how
@@ -82,6 +89,7 @@ impl Tree {
         wanted: impl Fn(&Self, &Stat) -> bool,
     ) -> u64 {
         let mut reached = 0;
+        let (mut handles, mut count): (Handles, _) = ([const { None }; AT_ONCE], 0);
         for position in 0..self.order.len() {
             let Some(index) = self.order.get(position).map(|&index| index as usize) else {
                 break;
@@ -92,14 +100,64 @@ impl Tree {
             if member.gone || member.sent & bit(signal) != 0 || !wanted(self, &member.stat) {
                 continue;
             }
-            let answer = self.reach(&member, signal, group);
-            reached += u64::from(answer.is_ok());
-            if let Some(member) = self.members.get_mut(index) {
-                member.sent |= bit(signal);
-                if answer == Err(Errno::ENOSYS) {
-                    member.owed |= bit(signal);
-                    self.owes = true;
+            if !member.outside || member.stat.ppid == self.root {
+                let answer = self.reach(&member, signal, group);
+                reached += self.note(index, signal, answer);
+                continue;
+            }
+            let mut handle = self.handle(&member);
+            // Those that are held may be why there is no descriptor more.
+            let full = matches!(handle, Err(Errno::EMFILE | Errno::ENFILE));
+            if count == AT_ONCE || full {
+                reached += self.send_to_listed(&mut handles, signal, group);
+                count = 0;
+            }
+            if full {
+                handle = self.handle(&member);
+            }
+            match (handle, handles.get_mut(count)) {
+                (Ok(handle), Some(slot)) => {
+                    *slot = Some((index, handle));
+                    count += 1;
                 }
+                (Err(errno), _) => _ = self.note(index, signal, Err(errno)),
+                (Ok(_), None) => {}
+            }
+        }
+        reached + self.send_to_listed(&mut handles, signal, group)
+    }
+
+    /// Notes what became of a signal. How many it reached.
+    fn note(&mut self, index: usize, signal: i32, answer: Result<()>) -> u64 {
+        if let Some(member) = self.members.get_mut(index) {
+            member.sent |= bit(signal);
+            if answer == Err(Errno::ENOSYS) {
+                member.owed |= bit(signal);
+                self.owes = true;
+            }
+        }
+        answer.is_ok().into()
+    }
+
+    /// Sends `signal` to those that the group lists now, their handles open.
+    fn send_to_listed(&mut self, handles: &mut Handles, signal: i32, group: Option<&Group>) -> u64 {
+        if handles.iter().all(Option::is_none) {
+            return 0;
+        }
+        let mut listed = [false; AT_ONCE];
+        if let Some(group) = group {
+            group.members(&mut |pid| {
+                for (handle, listed) in handles.iter().zip(&mut listed) {
+                    let member = handle.as_ref().and_then(|(index, _)| self.members.get(*index));
+                    *listed |= member.is_some_and(|member| member.stat.pid == pid);
+                }
+            });
+        }
+        let mut reached = 0;
+        for (handle, listed) in handles.iter_mut().zip(listed) {
+            if let Some((index, handle)) = handle.take() {
+                let answer = if listed { self.send(&handle, signal) } else { Err(Errno::ESRCH) };
+                reached += self.note(index, signal, answer);
             }
         }
         reached
@@ -114,24 +172,37 @@ impl Tree {
         if member.stat.ppid == self.root {
             return signal::kill(pid, signal);
         }
+        let handle = self.handle(member)?;
+        let ours = if member.outside {
+            group.is_some_and(|group| group.lists(pid))
+        } else {
+            // As it is now, if there is a /proc to say so.
+            let again = self.proc.as_ref().and_then(|proc| proc.stat(pid));
+            let parent = again.map_or(member.stat.ppid, |again| again.ppid);
+            parent == self.root || self.is_still(parent)
+        };
+        if ours { self.send(&handle, signal) } else { Err(Errno::ESRCH) }
+    }
+
+    /// What reaches a process that is none of our children, if it is still what
+    /// it was.
+    fn handle(&self, member: &Member) -> Result<OwnedFd> {
+        let pid = member.stat.pid;
         let proc = self.proc.as_ref();
         let handle = match process::pidfd_open(pid) {
             Err(errno) if errno.is_refused() => proc.ok_or(Errno::ESRCH)?.directory(pid)?,
             opened => opened?,
         };
-        let again = match proc {
-            Some(proc) => proc.stat(pid).ok_or(Errno::ESRCH)?,
-            None => member.stat,
-        };
-        let ours = if member.outside {
-            group.is_some_and(|group| group.lists(pid))
-        } else {
-            again.ppid == self.root || self.is_still(again.ppid)
-        };
-        if again.start != member.stat.start || !ours {
-            return Err(Errno::ESRCH);
+        match proc.map(|proc| proc.stat(pid)) {
+            Some(again) if again.is_none_or(|again| again.start != member.stat.start) => {
+                Err(Errno::ESRCH)
+            }
+            Some(_) | None => Ok(handle),
         }
-        match (signal::pidfd_send_signal(handle.fd(), signal), proc) {
+    }
+
+    fn send(&self, handle: &OwnedFd, signal: i32) -> Result<()> {
+        match (signal::pidfd_send_signal(handle.fd(), signal), self.proc.as_ref()) {
             // Refused by a filter, not by who it is: the null signal is as well.
             (Err(Errno::EPERM), Some(proc))
                 if signal::pidfd_send_signal(self_handle(proc)?.fd(), 0).is_err() =>
