@@ -299,6 +299,8 @@ impl Supervisor {
             self.occupied = self.sweep.group().and_then(|group| group.watch().ok());
         }
         if !self.occupied.as_ref().is_some_and(Watch::is_occupied) {
+            // The file of a group that somebody else has removed is always ready.
+            self.occupied = None;
             self.looks = self.looks.saturating_add(1);
             self.look_again(Span::from_millis(1 << self.looks.min(LONGEST_LOOK)));
         }
