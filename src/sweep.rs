@@ -161,8 +161,7 @@ impl Sweep {
         let killed = self.killed;
         let reaped = self.reap_children();
         if self.interest.memory && (self.killed > killed || reaped == Reaped::Empty) {
-            let kills = self.group().and_then(Group::oom_kills);
-            self.out_of_memory |= kills.is_some_and(|kills| kills > 0);
+            self.out_of_memory |= self.group().is_some_and(Group::is_out_of_memory);
         }
         if reaped == Reaped::Empty && !self.remove_group() { Reaped::Outside } else { reaped }
     }

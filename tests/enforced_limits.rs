@@ -129,6 +129,29 @@ fn who_else_is_there_when_memory_ends() {
     outcome.assert_no_group();
 }
 
+/// A limit that the command sets below its group is its own business.
+#[test]
+fn a_limit_of_the_commands_own() {
+    if !common::root_or_skip() {
+        return;
+    }
+    let text = "G=\"$M$(sed -n 's/^0:://p' /proc/self/cgroup)\"; mkdir $G/a $G/b; \
+                echo 0 >$G/a/cgroup.procs; echo +memory >$G/cgroup.subtree_control || exit 9; \
+                echo 16M >$G/b/memory.max; echo 0 >$G/b/memory.swap.max; \
+                (echo 0 >$G/b/cgroup.procs; exec \"$H\" 64); test $? = 137 && exit 7";
+    let run = Run::corral(&["--mem=192M"]).command(["sh", "-c", text]);
+    let run = run.env("H", common::fault("memory_hog"));
+    let outcome = run.env("M", common::Ground::mount().unwrap_or_default()).run();
+    if missing(outcome.ground.group(), &["memory"]).is_some() {
+        assert!(assert_refused(&outcome).contains("memory"));
+        return;
+    }
+    outcome.assert_status(7);
+    outcome.assert_nothing_left();
+    assert_record(&outcome, "exited", 7);
+    outcome.assert_no_group();
+}
+
 #[test]
 fn more_processes_than_allowed() {
     for mode in ["--cgroup-mode=enforced", "--cgroup-mode=auto"] {

@@ -244,10 +244,22 @@ impl Group {
 
     /// How many processes of it the OOM killer has ended; `None` without the
     /// memory controller.
-    #[must_use]
-    pub fn oom_kills(&self) -> Option<u64> {
+    fn oom_kills(&self) -> Option<u64> {
         let mut buffer = [0; 512];
         keyed(read(&self.dir, c"memory.events", &mut buffer).ok()?, b"oom_kill")
+    }
+
+    /// Whether the OOM killer has acted in it for want of memory here or above. A
+    /// limit that the command has set below is the command's own business: the
+    /// kernel counts `oom` where the limit is and in all above that.
+    #[must_use]
+    pub fn is_out_of_memory(&self) -> bool {
+        if self.oom_kills().is_none_or(|kills| kills == 0) {
+            return false;
+        }
+        let mut buffer = [0; 512];
+        let mut ooms = |file| keyed(read(&self.dir, file, &mut buffer).ok()?, b"oom");
+        ooms(c"memory.events") == Some(0) || ooms(c"memory.events.local") != Some(0)
     }
 
     /// Until 6.12 the kernel counts where the fork was, then where the limit is,
