@@ -200,7 +200,7 @@ fn user_mode(image: &Path, initrd: &Path, directory: &Path) -> Vec<OsString> {
         word
     };
     let mut argv = vec![image.into(), with("initrd=", initrd), with("uml_dir=", directory)];
-    let words = "mem=768M con=null con0=null,fd:1 ssl=null quiet panic=-1 rdinit=/init";
+    let words = "mem=2048M con=null con0=null,fd:1 ssl=null quiet panic=-1 rdinit=/init";
     argv.extend(words.split(' ').map(OsString::from));
     argv
 }
@@ -209,7 +209,7 @@ fn user_mode(image: &Path, initrd: &Path, directory: &Path) -> Vec<OsString> {
 /// processor they would not be: a fork storm is over before it has begun.
 fn emulator(image: &Path, initrd: &Path) -> Vec<OsString> {
     let words = "qemu-system-x86_64 -accel tcg -nodefaults -no-user-config -display none \
-                 -serial stdio -no-reboot -m 768M -smp 2";
+                 -serial stdio -no-reboot -m 2048M -smp 2";
     let mut argv: Vec<OsString> = words.split_whitespace().map(OsString::from).collect();
     argv.extend(["-kernel".into(), image.into(), "-initrd".into(), initrd.into()]);
     let line = "console=ttyS0 quiet panic=-1 mitigations=off rdinit=/init";
