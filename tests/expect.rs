@@ -240,7 +240,7 @@ pub const ROWS: &[Row] = &[
         ..unproved("setuid_child")
     },
     // Limits that nobody sets here.
-    exited("oom_child", 0, 0),
+    Row { arguments: &["16"], ..exited("oom_child", 0, 0) },
     Row {
         arguments: &["50"],
         says: Says::Text("ready\nchildren 50\n"),
