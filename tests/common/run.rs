@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use nix::sys::signal::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SigHandler};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Gid, Pid, PidfdFlags, Signal, Uid, pidfd_open, pidfd_send_signal};
 
@@ -256,6 +257,7 @@ impl Run {
         unsafe {
             command.pre_exec(move || {
                 entry.enter()?;
+                heed_signals()?;
                 if let Some(hook) = &mut hook {
                     hook()?;
                 }
@@ -323,6 +325,16 @@ impl Run {
             limit: self.limit,
         }
     }
+}
+
+/// Whoever runs the tests may ignore some (nohup, a background job of sh), which
+/// would be inherited.
+fn heed_signals() -> io::Result<()> {
+    for signal in [SIGHUP, SIGINT, SIGQUIT, SIGTERM] {
+        // SAFETY: no handler of ours is installed or replaced.
+        unsafe { nix::sys::signal::signal(signal, SigHandler::SigDfl) }?;
+    }
+    Ok(())
 }
 
 /// Becomes this user, with nothing of the old one left.
