@@ -12,7 +12,7 @@
 use crate::policy::cause::Cause;
 use crate::policy::machine::{self, Action, Event, State};
 use crate::policy::verdict::{self, Outcome};
-use crate::report::record::{Detail, Listing, MOST_ERRORS, MOST_LISTED, Output, Record, Steps};
+use crate::report::record::{Detail, Listing, MOST_LISTED, Output, Record, Steps};
 use crate::run::{Run, now};
 use crate::sweep::{Reaped, Seen, Sweep};
 use crate::sys::event::{self, Wait};
@@ -102,7 +102,7 @@ pub fn end_orphans(run: &mut Run) -> u8 {
         tree_at_cause: tree.listing(),
         leftovers: Listing::EMPTY,
         survivors: survivors.listing(),
-        errors: &[None; MOST_ERRORS],
+        errors: &[],
         signalled: 0,
         words: &args,
     };

@@ -252,7 +252,7 @@ pub struct Record<'a> {
     /// What may still be alive.
     pub survivors: Listing<'a>,
     /// What went wrong on the way.
-    pub errors: &'a [Option<Text<128>>; MOST_ERRORS],
+    pub errors: &'a [Option<Text<128>>],
     /// How many processes the first signal went to.
     pub signalled: u64,
     /// The words of corral's command line; the command begins at

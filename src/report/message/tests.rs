@@ -16,7 +16,6 @@ impl Words for Line {
 }
 
 const WORDS: Line = Line(&[c"corral", c"/bin/sh", c"-c", c"..."]);
-const NO_ERRORS: [Option<Text<128>>; 8] = [None; 8];
 const PLAN: Plan = Plan {
     command: 1,
     wall: Some(Span::from_secs(2)),
@@ -66,7 +65,7 @@ fn base() -> Record<'static> {
         tree_at_cause: Listing::EMPTY,
         leftovers: Listing::EMPTY,
         survivors: Listing::EMPTY,
-        errors: &NO_ERRORS,
+        errors: &[],
         signalled: 0,
         words: &WORDS,
     }
