@@ -104,31 +104,50 @@ impl<T: Copy> List<T> {
     }
 
     fn grow(&mut self, capacity: usize) -> Result<()> {
-        let bytes = capacity.checked_mul(size_of::<T>()).ok_or(Errno::ENOMEM)?;
-        let protection = raw::PROT_READ | raw::PROT_WRITE;
-        let flags = raw::MAP_PRIVATE | raw::MAP_ANONYMOUS | raw::MAP_NORESERVE;
-        // SAFETY: a fresh anonymous mapping, chosen by the kernel, touches no
-        // memory that exists.
-        let mapped = unsafe { syscall!(MMAP, 0, bytes.max(1), protection, flags, -1isize, 0) };
-        let address = errno::check(mapped)?;
-        let fresh = NonNull::new(core::ptr::with_exposed_provenance_mut::<T>(address));
-        let fresh = fresh.ok_or(Errno::ENOMEM)?;
-        // SAFETY: `length` old elements are initialised, the new mapping is at
-        // least as large, and the two do not overlap.
-        unsafe { fresh.copy_from_nonoverlapping(self.start, self.length) };
-        self.unmap();
-        self.start = fresh;
+        let used = self.length * size_of::<T>();
+        let old = (self.start.cast(), self.capacity * size_of::<T>());
+        let wanted = capacity.checked_mul(size_of::<T>()).ok_or(Errno::ENOMEM)?;
+        // SAFETY: `old` is what is mapped, `used` of it is initialised, and nothing
+        // borrows it, since `self` is being changed.
+        self.start = unsafe { remap(old, used, wanted.max(1)) }?.cast();
         self.capacity = capacity;
         Ok(())
     }
+}
 
-    fn unmap(&self) {
-        if self.capacity > 0 {
-            let bytes = self.capacity * size_of::<T>();
-            // SAFETY: exactly what `grow` mapped; nothing borrows it, since
-            // `self` is being replaced or dropped.
-            let _ = unsafe { syscall!(MUNMAP, self.start.as_ptr(), bytes.max(1)) };
-        }
+/// Moves the first `used` bytes of the mapping `old`, none if it is of 0 bytes,
+/// to a new one of `wanted` bytes. One function for lists of any type.
+///
+/// # Safety
+/// `old` came from here, `used` bytes of it are initialised and fit into both, and
+/// nobody uses it from then on, unless there is an error.
+#[inline(never)]
+unsafe fn remap(old: (NonNull<u8>, usize), used: usize, wanted: usize) -> Result<NonNull<u8>> {
+    let protection = raw::PROT_READ | raw::PROT_WRITE;
+    let flags = raw::MAP_PRIVATE | raw::MAP_ANONYMOUS | raw::MAP_NORESERVE;
+    // SAFETY: a fresh anonymous mapping, chosen by the kernel, touches no memory
+    // that exists.
+    let mapped = unsafe { syscall!(MMAP, 0, wanted, protection, flags, -1isize, 0) };
+    let address = errno::check(mapped)?;
+    let fresh = NonNull::new(core::ptr::with_exposed_provenance_mut(address));
+    let fresh = fresh.ok_or(Errno::ENOMEM)?;
+    let (start, size) = old;
+    // SAFETY: by the caller's word, and a fresh mapping overlaps nothing.
+    unsafe { fresh.copy_from_nonoverlapping(start, used) };
+    // SAFETY: by the caller's word nobody uses it any more.
+    unsafe { unmap(start, size) };
+    Ok(fresh)
+}
+
+/// Gives a mapping of [`remap`] back, if it is of more than 0 bytes.
+///
+/// # Safety
+/// Nobody uses it from then on.
+#[inline(never)]
+unsafe fn unmap(start: NonNull<u8>, size: usize) {
+    if size > 0 {
+        // SAFETY: exactly what `remap` mapped, and by the caller's word unused.
+        let _ = unsafe { syscall!(MUNMAP, start.as_ptr(), size) };
     }
 }
 
@@ -140,7 +159,8 @@ impl<T: Copy> Default for List<T> {
 
 impl<T: Copy> Drop for List<T> {
     fn drop(&mut self) {
-        self.unmap();
+        // SAFETY: what `grow` mapped; the list is gone, and with it all borrows.
+        unsafe { unmap(self.start.cast(), self.capacity * size_of::<T>()) };
     }
 }
 
