@@ -23,26 +23,13 @@ macro_rules! known {
                 #[expect(clippy::cast_possible_truncation, reason = "errno values end at 4095")]
                 pub const $name: Self = Self(raw::$name as u16);
             )*
-
-            /// The kernel's name and what it means, as `ENOENT (no such file or
-            /// directory)`; `errno` alone where corral has no text for it.
-            #[must_use]
-            pub const fn text(self) -> &'static str {
-                match self {
-                    $(Self::$name => concat!(stringify!($name), " (", $text, ")"),)*
-                    _ => "errno",
-                }
-            }
-
-            /// The kernel's name alone, as `ENOENT`.
-            #[must_use]
-            pub const fn name(self) -> &'static str {
-                match self {
-                    $(Self::$name => stringify!($name),)*
-                    _ => "errno",
-                }
-            }
         }
+
+        /// Those that have a text, in the order of [`TEXTS`].
+        const KNOWN: &[Errno] = &[$(Errno::$name),*];
+
+        /// The texts, a line each: a table of them would weigh as much again.
+        const TEXTS: &str = concat!($(stringify!($name), " (", $text, ")\n",)*);
     };
 }
 
@@ -90,6 +77,20 @@ known! {
 }
 
 impl Errno {
+    /// The kernel's name and what it means, as `ENOENT (no such file or
+    /// directory)`; `errno` alone where corral has no text for it.
+    #[must_use]
+    pub fn text(self) -> &'static str {
+        let place = KNOWN.iter().position(|&known| known == self);
+        place.and_then(|place| TEXTS.split('\n').nth(place)).unwrap_or("errno")
+    }
+
+    /// The kernel's name alone, as `ENOENT`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        self.text().split(' ').next().unwrap_or_default()
+    }
+
     /// The error with this number, as one process tells another.
     #[must_use]
     pub const fn from_number(number: u16) -> Self {

@@ -47,7 +47,7 @@ impl From<Errno> for Obstacle {
 impl Obstacle {
     /// What it is, as an errno and its text.
     #[must_use]
-    pub const fn text(self) -> &'static str {
+    pub fn text(self) -> &'static str {
         match self {
             Self::NoMount => "ENOENT (no cgroup2 is mounted)",
             Self::Unseen => "ENOENT (no cgroup2 mount shows the own cgroup)",
