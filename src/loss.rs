@@ -57,9 +57,12 @@ pub fn end_orphans(run: &mut Run) -> u8 {
             match action {
                 Action::MarkOver(_) => tree = sweep.list(MOST_LISTED),
                 Action::Kill => {
+                    let at = now();
                     let alive = sweep.kill_pass();
-                    escalated |= alive > 0;
-                    steps.killed.get_or_insert_with(now);
+                    if alive > 0 {
+                        escalated = true;
+                        steps.killed.get_or_insert(at);
+                    }
                     event = Some(Event::Pass { alive });
                 }
                 Action::ListSurvivors => survivors = sweep.list_survivors(MOST_LISTED),

@@ -35,6 +35,7 @@ use crate::report::record::Text;
 use crate::run::{self, Run, WRITING, now};
 use crate::scope;
 use crate::supervisor::{self, Ties};
+use crate::sys::errno::Errno;
 use crate::sys::event::{self, Wait};
 use crate::sys::fd::{OwnedFd, STDIN, STDOUT};
 use crate::sys::process::{self, Ended, Forked, Waited};
@@ -50,6 +51,10 @@ const GUARD_NAME: &core::ffi::CStr = c"crl-guard";
 /// which the process is: within this time the same one from the same sender, with
 /// no other in between, is one.
 const ECHO: Span = Span::from_millis(3);
+
+/// How long the end of a PID namespace may take once its init ends: whoever is
+/// traced from outside, or not reaped there, holds it up for ever.
+const LEAVING: Span = Span::from_secs(5);
 
 /// Runs corral from the first instruction to the last.
 pub fn enter(start: Start) -> ! {
@@ -155,8 +160,10 @@ struct Monitor {
     cancelled: Option<(Received, Instant)>,
     /// Ctrl-Z came, and nothing since has taken it back.
     stopping: bool,
-    /// When the record is given up that the supervisor is writing.
+    /// When the record is given up that the supervisor is writing, or its own end.
     patience: Option<Instant>,
+    /// The supervisor is ending, and what is left in its PID namespace with it.
+    leaving: bool,
 }
 
 /// Blocks what is to be read from the signalfd.
@@ -172,7 +179,7 @@ fn block_signals() {
 fn watch(mut run: Run) -> u8 {
     let advice = "raise the limits on open files and processes";
     block_signals();
-    process::set_not_dumpable();
+    process::set_dumpable(false);
     let modes = if run.open.first() == Some(&true) { terminal::modes(STDIN).ok() } else { None };
     let handed = modes.is_some() && hand_over_terminal();
     let (ours, theirs) = match Channel::pair() {
@@ -186,16 +193,15 @@ fn watch(mut run: Run) -> u8 {
     let monitor = process::pidfd_open(process::getpid()).ok();
     let guarded = process::getpid() == 1 || process::has_children();
     if !guarded && let Err(errno) = process::set_child_subreaper() {
-        let advice = "allow prctl(2) in this sandbox";
-        return run::refuse("become", b"a child subreaper", errno, advice);
+        return no_subreaper(errno);
     }
     if let Err(status) = run.take_group() {
         return status;
     }
-    let (child, pidfd) = match process::fork() {
-        Ok(Forked::Child) => {
+    let (child, pidfd) = match run.fork(!guarded) {
+        Ok((Forked::Child, namespace)) => {
             drop(ours);
-            let ties = Ties { channel: theirs, monitor, signals, hand_terminal: handed };
+            let ties = Ties { channel: theirs, monitor, signals, hand_terminal: handed, namespace };
             if guarded {
                 guard(run, ties)
             } else if process::getppid() == 0 && process::getpid() != 1 {
@@ -207,9 +213,8 @@ fn watch(mut run: Run) -> u8 {
                 supervisor::supervise(run, ties)
             }
         }
-        Ok(Forked::Parent(child, pidfd)) => (child, pidfd),
-        Err(errno) => {
-            let status = run::refuse("start", b"the supervisor", errno, advice);
+        Ok((Forked::Parent(child, pidfd), _)) => (child, pidfd),
+        Err(status) => {
             run.give_back(status);
             return status;
         }
@@ -229,9 +234,14 @@ fn watch(mut run: Run) -> u8 {
         cancelled: None,
         stopping: false,
         patience: None,
+        leaving: false,
     };
     // As in the supervisor: nothing is dropped, the kernel closes it all.
     process::exit(monitor.listen(pidfd))
+}
+
+fn no_subreaper(errno: Errno) -> u8 {
+    run::refuse("become", b"a child subreaper", errno, "allow prctl(2) in this sandbox")
 }
 
 /// Gives up a controlling terminal that this session leader has, so that the
@@ -274,6 +284,10 @@ impl Monitor {
             let [signals, child, channel] = waits;
             if channel.fired() {
                 connected = self.hear();
+                if !connected && self.run.plan.pid_namespace {
+                    self.leaving = true;
+                    self.patience = Some(now().plus(LEAVING));
+                }
             }
             if child.fired() {
                 // Once: one that a tracer holds stays readable. SIGCHLD tells.
@@ -293,12 +307,21 @@ impl Monitor {
                 return self.end(status);
             }
             if self.patience.is_some_and(|until| now() >= until) {
-                let (status, ..) = self.verdict.unwrap_or((verdict::NOT_PROVED, 0, true));
-                if self.run.sink.is_none() {
+                let Some((status, ..)) = self.verdict else {
+                    if self.guarded {
+                        // Its orphans would not be told from strangers.
+                        return self.end(verdict::NOT_PROVED);
+                    }
+                    let status = loss::end_orphans(&mut self.run);
+                    self.verdict = Some((status, 0, true));
+                    return self.end(status);
+                };
+                // What has left has written its record.
+                if self.leaving || self.run.sink.is_none() {
                     return self.end(status);
                 }
                 let advice = "its disk or its reader does not answer";
-                let error = crate::sys::errno::Errno::ETIMEDOUT.text();
+                let error = Errno::ETIMEDOUT.text();
                 run::complain("write the record to", self.run.json_name(), error, advice);
                 return self.end(verdict::with_record(status, false));
             }
@@ -445,12 +468,13 @@ impl Monitor {
 fn guard(mut run: Run, ties: Ties) -> ! {
     process::setsid();
     process::set_name(GUARD_NAME);
-    let advice = "raise the limits on processes";
-    let made = process::set_child_subreaper().and_then(|()| process::fork());
-    let child = match made {
-        Ok(Forked::Child) => supervisor::supervise(run, ties),
-        Ok(Forked::Parent(child, _)) => child,
-        Err(errno) => process::exit(run::refuse("start", b"the supervisor", errno, advice)),
+    if let Err(errno) = process::set_child_subreaper() {
+        process::exit(no_subreaper(errno));
+    }
+    let child = match run.fork(true) {
+        Ok((Forked::Child, namespace)) => supervisor::supervise(run, Ties { namespace, ..ties }),
+        Ok((Forked::Parent(child, _), _)) => child,
+        Err(status) => process::exit(status),
     };
     // The supervisor's end of the channel must be its own alone.
     let Ties { signals, channel, monitor, .. } = ties;

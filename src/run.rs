@@ -10,6 +10,7 @@ use core::ffi::CStr;
 use crate::cli::plan::{Leftovers, Mode, Plan, Scope, Target, Words};
 use crate::cli::signals;
 use crate::os::cgroup::{Group, Obstacle, Wanted};
+use crate::os::namespace::{self, Refused, Unfinished};
 use crate::os::put::put;
 use crate::os::sink::{self, Sink};
 use crate::policy::machine::Rules;
@@ -19,6 +20,7 @@ use crate::report::record::{Record, Text};
 use crate::report::{json, message};
 use crate::sys::errno::Errno;
 use crate::sys::fd::STDERR;
+use crate::sys::process::{self, Forked};
 use crate::sys::start::{Args, Start};
 use crate::sys::time::{self, Clock};
 
@@ -152,6 +154,22 @@ impl Run {
         Err(verdict::MISUSE)
     }
 
+    /// Forks a process of corral's own; the supervisor is the init of a PID
+    /// namespace where that was asked for.
+    ///
+    /// # Errors
+    /// The exit status: 125.
+    pub fn fork(&self, supervisor: bool) -> Result<(Forked, Option<Unfinished>), u8> {
+        if supervisor && self.plan.pid_namespace {
+            let (forked, unfinished) = namespace::fork().map_err(no_namespace)?;
+            return Ok((forked, Some(unfinished)));
+        }
+        let advice = "raise the limits on open files and processes";
+        process::fork()
+            .map(|forked| (forked, None))
+            .map_err(|errno| refuse("start", b"the supervisor", errno, advice))
+    }
+
     /// Leaves nothing of a group that the supervisor has not taken away: one of a
     /// run that was not started, and what corral did to its own group.
     pub fn give_back(&self, status: u8) {
@@ -202,6 +220,12 @@ pub fn say(text: impl FnOnce(&mut dyn FnMut(&[u8]))) {
 /// Says what could not be done: `corral: cannot WHAT OBJECT: ERROR; ADVICE`.
 pub fn complain(what: &str, object: &[u8], error: &str, advice: &str) {
     say(|out| message::cannot(what, object, error, advice, out));
+}
+
+/// The status of a run without the PID namespace that it needs.
+#[must_use]
+pub fn no_namespace(refused: Refused) -> u8 {
+    refuse("make", b"a PID namespace", refused.errno, refused.advice)
 }
 
 /// The status of a run that could not be started, and why.

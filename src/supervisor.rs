@@ -19,6 +19,7 @@ use crate::channel::{Channel, Heard, Message};
 use crate::cli::plan::{Leftovers, Scope};
 use crate::os::cgroup::Watch;
 use crate::os::host;
+use crate::os::namespace::Unfinished;
 use crate::os::spawn::{Failure, Newborn, Stage};
 use crate::os::tree::SUPERVISOR_NAME;
 use crate::policy::cause::Cause;
@@ -57,6 +58,8 @@ pub struct Ties {
     pub signals: OwnedFd,
     /// The command's session is to get the terminal on stdin.
     pub hand_terminal: bool,
+    /// This process is the init of a namespace that it has to finish.
+    pub namespace: Option<Unfinished>,
 }
 
 /// The run in progress.
@@ -112,6 +115,9 @@ fn not_started(what: &str, advice: &str) -> impl FnOnce(Errno) -> u8 {
 
 impl Supervisor {
     fn start(mut run: Run, ties: Ties) -> Result<Self, u8> {
+        if let Some(namespace) = ties.namespace {
+            namespace.finish().map_err(run::no_namespace)?;
+        }
         process::set_child_subreaper()
             .map_err(not_started("become a child subreaper", "allow prctl(2) in this sandbox"))?;
         let advice = "raise the limit on open files";
@@ -148,6 +154,7 @@ impl Supervisor {
         let mut sweep = Sweep::new(spawned.pid, run.start.ticks_per_second, run.group.take());
         let (counts, memory) = (run.sink.is_some(), run.plan.mem.is_some());
         sweep.interest = Interest { counts, memory };
+        sweep.is_init = run.plan.pid_namespace;
         Ok(Self {
             rules: run.rules(started),
             state: State::START,
@@ -274,6 +281,9 @@ impl Supervisor {
         if ended && self.steps.command_ended.is_none() {
             self.hear_report();
             self.steps.command_ended = Some(self.now);
+            let killed = matches!(self.sweep.command_ended, Some(Ended::Signal(..)));
+            // The end of the report was the end of the newborn, as far as one knows.
+            self.steps.executed = self.steps.executed.filter(|&at| !killed || at < self.now);
             self.pidfd = None;
             self.feed(Event::CommandEnded { exec_failed: self.failure.is_some() });
         }
@@ -429,9 +439,12 @@ impl Supervisor {
                 }
             }
             Action::Kill => {
-                self.steps.killed.get_or_insert_with(now);
+                let at = now();
                 self.alive = self.sweep.kill_pass();
-                self.escalated |= self.alive > 0;
+                if self.alive > 0 {
+                    self.escalated = true;
+                    self.steps.killed.get_or_insert(at);
+                }
             }
             Action::ListSurvivors => {
                 self.survivors = self.sweep.list_survivors(MOST_LISTED);

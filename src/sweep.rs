@@ -10,6 +10,9 @@
 //! does not. The stopping is bounded, for a vfork parent or a frozen process
 //! never reads as stopped.
 //!
+//! The init of a PID namespace that was made for the run alone needs no such
+//! care: one call reaches everybody.
+//!
 //! In enforced mode there is a group as well. SIGKILL then begins with the group,
 //! at once for all that is in it; who is left by the second pass is found as
 //! without one, members that are no descendants included. Empty means both: no
@@ -98,6 +101,8 @@ pub struct Sweep {
     pub interest: Interest,
     /// The OOM killer has ended somebody in the group.
     pub out_of_memory: bool,
+    /// This process is the init of a PID namespace that was made for the run.
+    pub is_init: bool,
 }
 
 /// What a sweep is to find out about its group.
@@ -128,6 +133,7 @@ impl Sweep {
             counts: Counts::default(),
             interest: Interest::default(),
             out_of_memory: false,
+            is_init: false,
         }
     }
 
@@ -281,7 +287,15 @@ impl Sweep {
                 return alive;
             }
         }
+        let is_init = self.is_init;
         let (tree, group) = self.tree();
+        if is_init {
+            // At one stroke, which no fork gets around. Whoever came in from
+            // outside ends with the namespace anyway.
+            let alive = tree.walk(Nested::Enter, group).map_or(1, |found| found.alive);
+            crate::sys::signal::kill_everybody();
+            return alive;
+        }
         tree.forget_sent(process::SIGKILL);
         let found = if stop_first { stop(tree, group) } else { tree.walk(Nested::Enter, group) };
         let Ok(found) = found else {

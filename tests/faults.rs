@@ -1,6 +1,7 @@
 //! Does corral end what misbehaves, and tell the truth about it?
 //!
-//! A test a row of `expect.rs` and a mode. What corral says (its status, its line, its
+//! A test a row of `expect.rs`, a mode and a host: without a PID namespace, in one,
+//! and in one that an ordinary user makes. What corral says (its status, its line, its
 //! record) is held against what is seen from outside: who is alive on the run's
 //! ground at the moment of the return, which groups are still there, and whether
 //! the output is at its end.
@@ -28,21 +29,29 @@ static MACHINE: RwLock<()> = RwLock::new(());
 /// A fault that its host does not let happen.
 const CANNOT: i32 = 77;
 
+/// Where corral runs its command, and who corral is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Host {
+    /// As the caller, in the caller's PID namespace.
+    Plain,
+    /// `--pid-namespace`, as the caller.
+    Namespace,
+    /// `--pid-namespace`, as an ordinary user to whom its group is delegated.
+    UserNamespace,
+}
+
+/// What an ordinary user cannot do to begin with: write in groups that are not its
+/// own, or install a setuid program.
+const ROOT_ONLY: &[&str] = &["leave_cgroup", "leave_group", "v1_frozen"];
+
 macro_rules! tests {
     ($($name:ident: $how:ident,)*) => {
-        mod fallback {
-            $(#[test]
-            fn $name() {
-                super::run(stringify!($name), "fallback", super::$how);
-            })*
-        }
-
-        mod enforced {
-            $(#[test]
-            fn $name() {
-                super::run(stringify!($name), "enforced", super::$how);
-            })*
-        }
+        tests! { @ fallback "fallback" Plain $($name: $how,)* }
+        tests! { @ enforced "enforced" Plain $($name: $how,)* }
+        tests! { @ fallback_namespaced "fallback" Namespace $($name: $how,)* }
+        tests! { @ enforced_namespaced "enforced" Namespace $($name: $how,)* }
+        tests! { @ fallback_namespaced_user "fallback" UserNamespace $($name: $how,)* }
+        tests! { @ enforced_namespaced_user "enforced" UserNamespace $($name: $how,)* }
 
         #[test]
         fn each_row_is_run() {
@@ -50,11 +59,19 @@ macro_rules! tests {
             assert_eq!(tests, ROWS.iter().map(|row| row.name).collect());
         }
     };
+    (@ $module:ident $mode:literal $host:ident $($name:ident: $how:ident,)*) => {
+        mod $module {
+            $(#[test]
+            fn $name() {
+                super::run(stringify!($name), $mode, super::Host::$host, super::$how);
+            })*
+        }
+    };
 }
 
-/// One row in one mode.
-fn run(name: &str, mode: &'static str, how: fn(&Test)) {
-    let test = Test { row: row(name), mode };
+/// One row in one mode on one host.
+fn run(name: &str, mode: &'static str, host: Host, how: fn(&Test)) {
+    let test = Test { row: row(name), mode, host };
     if test.is_enforced() {
         if let Enforced::Never(_) = test.row.enforced {
             return;
@@ -62,6 +79,9 @@ fn run(name: &str, mode: &'static str, how: fn(&Test)) {
         if Ground::new(false).0.group().is_none() {
             return skip("no cgroup2 is writable");
         }
+    }
+    if host == Host::UserNamespace && (ROOT_ONLY.contains(&test.row.name) || !root_or_skip()) {
+        return;
     }
     let (_alone, _shared);
     if test.row.alone {
@@ -72,10 +92,11 @@ fn run(name: &str, mode: &'static str, how: fn(&Test)) {
     how(&test);
 }
 
-/// A row, and corral's mode in it.
+/// A row, and corral's mode and host in it.
 struct Test {
     row: &'static Row,
     mode: &'static str,
+    host: Host,
 }
 
 impl Deref for Test {
@@ -89,6 +110,10 @@ impl Deref for Test {
 impl Test {
     fn is_enforced(&self) -> bool {
         self.mode == "enforced"
+    }
+
+    fn is_namespaced(&self) -> bool {
+        self.host != Host::Plain
     }
 }
 
@@ -137,7 +162,7 @@ tests! {
     late_output_relayed: plain,
     pipe_holder_relayed: plain,
     close_stdio_relayed: plain,
-    kill_parent: plain,
+    kill_parent: against_its_parent,
     kill_everything: alone_of_its_user,
     leave_cgroup: into_another_group,
     leave_group: out_of_its_group,
@@ -166,7 +191,11 @@ fn prepare(row: &Test) -> Run {
     if row.by == By::Wall {
         options.extend(["--wall", &wall]);
     }
-    Run::corral(&options).keep(1 << 20)
+    if row.is_namespaced() {
+        options.push("--pid-namespace");
+    }
+    let run = Run::corral(&options).keep(1 << 20);
+    if row.host == Host::UserNamespace { run.uid(NOBODY).delegated() } else { run }
 }
 
 /// Lets what the row says end it. `None` where the host does not let the fault
@@ -204,7 +233,11 @@ fn judge(row: &Test, outcome: &Outcome) {
         Ends::Signal(signal) => ((None, Some(signal)), 128 + signal),
     };
     assert_eq!((outcome.status, outcome.signal), ends, "{outcome:#?}");
-    assert_eq!(outcome.survivors.len(), row.survivors, "{outcome:#?}");
+    // The init of a namespace cannot end before what is left in it.
+    let left = || {
+        outcome.survivors.iter().filter(|one| !row.is_namespaced() || one.name != "crl-supervisor")
+    };
+    assert_eq!(left().count(), row.survivors, "{outcome:#?}");
     assert!(outcome.eof || row.survivors > 0, "somebody holds the output: {outcome:#?}");
     match row.says {
         Says::Text(text) => assert_eq!(outcome.stdout, text.as_bytes(), "{outcome:#?}"),
@@ -236,8 +269,9 @@ fn judge(row: &Test, outcome: &Outcome) {
     }
     let survivors = outcome.record("/survivors").as_array().unwrap();
     let named: BTreeSet<_> = survivors.iter().map(|named| named["pid"].as_i64().unwrap()).collect();
-    let seen = outcome.survivors.iter().map(|survivor| i64::from(survivor.pid)).collect();
+    let seen: BTreeSet<_> = left().map(|one| innermost(one.pid)).collect();
     assert_eq!(named, seen, "{outcome:#?}");
+    assert_eq!(outcome.record("/pid_namespace"), row.is_namespaced(), "{outcome:#?}");
 
     if row.fault == "flood" {
         return;
@@ -246,9 +280,16 @@ fn judge(row: &Test, outcome: &Outcome) {
     let lines = outcome.stderr.lines().count();
     assert!(if quiet { lines == 0 } else { lines >= 1 }, "{outcome:#?}");
     assert!(lines <= 1 || !proved, "more than one line: {outcome:#?}");
-    for survivor in &outcome.survivors {
-        assert!(outcome.stderr.contains(&survivor.pid.to_string()), "not named: {outcome:#?}");
+    for pid in seen {
+        assert!(outcome.stderr.contains(&pid.to_string()), "{pid} is not named: {outcome:#?}");
     }
+}
+
+/// The process's pid as it knows it itself.
+fn innermost(pid: i32) -> i64 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let pids = status.lines().find_map(|line| line.strip_prefix("NSpid:")).unwrap();
+    pids.split_whitespace().next_back().unwrap().parse().unwrap()
 }
 
 /// The fault is the command, and there is nothing else.
@@ -293,10 +334,34 @@ fn alone_of_its_user(row: &Test) {
     }
     let uid = 61_000 + std::process::id() % 4000;
     let run = prepare(row).fault(row.fault, row.arguments).uid(uid).start();
+    if row.is_namespaced() {
+        return without_effect(run);
+    }
     let outcome = run.wait();
     assert_eq!((outcome.status, outcome.signal), (None, Some(9)), "{outcome:#?}");
     // It is the kernel that ends the command now, not in the same instant.
     assert!(outcome.ground.wait_empty(Duration::from_secs(5)), "{outcome:#?}");
+}
+
+/// Its parent is out of its reach where that is an init.
+fn against_its_parent(row: &Test) {
+    if row.is_namespaced() {
+        without_effect(prepare(row).fault(row.fault, row.arguments).start());
+    } else {
+        plain(row);
+    }
+}
+
+/// The init of its namespace lives on, and so it does itself, until it is told.
+#[track_caller]
+fn without_effect(mut run: Running) {
+    run.ready();
+    run.signal(Signal::TERM);
+    let outcome = run.wait();
+    assert_eq!((outcome.status, outcome.signal), (None, Some(15)), "{outcome:#?}");
+    outcome.assert_nothing_left();
+    assert_eq!(outcome.record("/cause"), "cancelled", "{outcome:#?}");
+    assert_eq!(outcome.record("/proved"), true, "{outcome:#?}");
 }
 
 /// Out of the group that the ground is made of: the marker sees it.
@@ -352,8 +417,14 @@ fn with_groups_of_its_own(row: &Test) {
 fn with_a_child_from_before(row: &Test) {
     let (corral, sleeper) = (corral(), fault("sleep_forever"));
     let (mode, wall) = (format!("--cgroup-mode={}", row.mode), common::wall());
-    let words = [corral.to_str().unwrap(), &mode, "--wall", &wall, "--", sleeper.to_str().unwrap()];
-    let outcome = Run::fault_alone(row.fault, &words).run();
+    let mut words = vec![corral.to_str().unwrap(), &mode, "--wall", &wall];
+    if row.is_namespaced() {
+        words.push("--pid-namespace");
+    }
+    words.extend(["--", sleeper.to_str().unwrap()]);
+    let run = Run::fault_alone(row.fault, &words);
+    let run = if row.host == Host::UserNamespace { run.uid(NOBODY).delegated() } else { run };
+    let outcome = run.run();
     outcome.assert_status(124);
     let pid: i32 = first_number(&outcome.stdout);
     let alive: Vec<i32> = outcome.survivors.iter().map(|survivor| survivor.pid).collect();

@@ -87,6 +87,19 @@ pub enum Mode {
     Fallback,
 }
 
+/// `--at-exit`: what the init of a machine does after the run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AtExit {
+    /// It turns the power off; `auto` as well.
+    PowerOff,
+    /// It exits, on which the kernel panics.
+    Exit,
+    /// It reboots.
+    Reboot,
+    /// It halts.
+    Halt,
+}
+
 /// One `--label KEY=VALUE`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Label {
@@ -134,6 +147,10 @@ pub struct Plan {
     pub label_count: usize,
     /// `--redact-argv`.
     pub redact_argv: bool,
+    /// `--pid-namespace`; whether it can be had is not decided by parsing.
+    pub pid_namespace: bool,
+    /// `--at-exit`.
+    pub at_exit: AtExit,
     /// `--no-new-privs`.
     pub no_new_privs: bool,
     /// `--close-fds`.
@@ -166,6 +183,8 @@ impl Plan {
         labels: [Label { key: &[], value: &[] }; MOST_LABELS],
         label_count: 0,
         redact_argv: false,
+        pid_namespace: false,
+        at_exit: AtExit::PowerOff,
         no_new_privs: false,
         close_fds: false,
         mode: Mode::Auto,

@@ -235,6 +235,15 @@ options! {
         wants: "a directory below a cgroup2 mount",
         kin: "",
     }
+    PidNamespace {
+        name: "pid-namespace",
+        metavar: None,
+        help: "run the command in a PID namespace, which ends with corral whatever ends that",
+        default: None,
+        group: Start,
+        wants: "",
+        kin: "pidns unshare-pid",
+    }
     NoNewPrivs {
         name: "no-new-privs",
         metavar: None,
@@ -251,6 +260,15 @@ options! {
         default: None,
         group: Start,
         wants: "",
+        kin: "",
+    }
+    AtExit {
+        name: "at-exit",
+        metavar: Some("auto|exit|poweroff|reboot|halt"),
+        help: "what to do after the run as PID 1 of a machine; auto is poweroff",
+        default: Some("auto"),
+        group: Start,
+        wants: "auto, exit, poweroff, reboot or halt",
         kin: "",
     }
     Json {

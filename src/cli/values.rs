@@ -10,7 +10,7 @@ use core::ffi::CStr;
 
 use super::misuse::{Hint, Why};
 use super::numbers;
-use super::plan::{Label, Leftovers, MaxOutput, Mode, Plan, RUN_ID_BYTES, Scope, Target};
+use super::plan::{AtExit, Label, Leftovers, MaxOutput, Mode, Plan, RUN_ID_BYTES, Scope, Target};
 use super::steps::steps;
 use super::suggest;
 use super::table::{Opt, Row};
@@ -57,6 +57,16 @@ pub(super) fn set(plan: &mut Plan, row: &Row, value: &'static CStr) -> Result<()
         }
         Opt::CgroupParent if text.is_empty() => return Err(Why::Form(Hint::None)),
         Opt::CgroupParent => plan.cgroup_parent = Some(value),
+        Opt::PidNamespace => plan.pid_namespace = true,
+        Opt::AtExit => {
+            plan.at_exit = match text {
+                b"auto" | b"poweroff" => AtExit::PowerOff,
+                b"exit" => AtExit::Exit,
+                b"reboot" => AtExit::Reboot,
+                b"halt" => AtExit::Halt,
+                [..] => return Err(no_alternative(row, text)),
+            }
+        }
         Opt::NoNewPrivs => plan.no_new_privs = true,
         Opt::CloseFds => plan.close_fds = true,
         Opt::Json => plan.json = Some(target(value)?),
@@ -179,6 +189,11 @@ mod tests {
             ("--cgroup-mode=fallback", Plan { mode: Mode::Fallback, ..base }),
             ("--redact-argv", Plan { redact_argv: true, ..base }),
             ("--cgroup-parent=/x", Plan { cgroup_parent: Some(c"/x"), ..base }),
+            ("--pid-namespace", Plan { pid_namespace: true, ..base }),
+            ("--at-exit=poweroff", base),
+            ("--at-exit=exit", Plan { at_exit: AtExit::Exit, ..base }),
+            ("--at-exit=reboot", Plan { at_exit: AtExit::Reboot, ..base }),
+            ("--at-exit=halt", Plan { at_exit: AtExit::Halt, ..base }),
             ("--no-new-privs", Plan { no_new_privs: true, ..base }),
             ("--close-fds", Plan { close_fds: true, ..base }),
             ("--quiet", Plan { quiet: true, ..base }),

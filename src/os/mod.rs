@@ -5,6 +5,7 @@
 
 pub mod cgroup;
 pub mod host;
+pub mod namespace;
 pub mod procfs;
 pub mod put;
 pub mod sink;

@@ -41,7 +41,7 @@ pub fn write(record: &Record<'_>, signal_name: SignalName, out: &mut dyn FnMut(&
     json.field("parent_pid", record.parent_pid);
     let mode = if record.fallback_reason.is_some() { "fallback" } else { "enforced" };
     json.field("mode", mode);
-    json.field("pid_namespace", false);
+    json.field("pid_namespace", record.plan.pid_namespace);
     json.field("fallback_reason", record.fallback_reason);
     limits(&mut json, record.plan);
     json.field("cause", record.cause.name());

@@ -17,6 +17,7 @@ pub mod event;
 pub mod fd;
 pub mod file;
 pub mod memory;
+pub mod mount;
 pub mod process;
 pub mod signal;
 pub mod start;

@@ -63,6 +63,10 @@ id_calls! {
     getppid GETPPID i32;
     /// The real user.
     getuid GETUID u32;
+    /// The effective user.
+    geteuid GETEUID u32;
+    /// The effective group.
+    getegid GETEGID u32;
 }
 
 /// This process's session.
@@ -133,10 +137,11 @@ pub fn set_no_new_privs() -> Result<()> {
     set(prctl::PR_SET_NO_NEW_PRIVS, 1)
 }
 
-/// No core file of this process, and nobody but root traces it
-/// (PR_SET_DUMPABLE, ptrace(2)); its children inherit that until they exec.
-pub fn set_not_dumpable() {
-    let _ = set(prctl::PR_SET_DUMPABLE, 0);
+/// Whether this process leaves a core file, and others than root may trace it and
+/// open what is its own in /proc (PR_SET_DUMPABLE, ptrace(2)); its children
+/// inherit that until they exec.
+pub fn set_dumpable(dumpable: bool) {
+    let _ = set(prctl::PR_SET_DUMPABLE, usize::from(dumpable));
 }
 
 /// Runs this process before all ordinary ones, if it may (SCHED_FIFO, sched(7)),
@@ -202,19 +207,45 @@ pub enum Forked {
     Child,
 }
 
+/// Which namespaces a copy of this process is the first in (namespaces(7)).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Namespaces {
+    /// None: it stays in ours.
+    Ours,
+    /// PID and mount.
+    Pid,
+    /// PID and mount, owned by a new user namespace.
+    PidAndUser,
+}
+
 /// Makes a copy of this process.
 ///
 /// # Errors
 /// EAGAIN, ENOMEM (also: our PID namespace for children has lost its init).
 pub fn fork() -> Result<Forked> {
+    fork_into(Namespaces::Ours)
+}
+
+/// Makes a copy of this process that is the init of new namespaces.
+///
+/// # Errors
+/// As [`fork`]; EPERM, ENOSPC (too many of them), EINVAL (unknown to this kernel,
+/// or our children are in another PID namespace than we are).
+pub fn fork_into(namespaces: Namespaces) -> Result<Forked> {
+    let flags = raw::CLONE_PIDFD
+        | match namespaces {
+            Namespaces::Ours => 0,
+            Namespaces::Pid => raw::CLONE_NEWPID | raw::CLONE_NEWNS,
+            Namespaces::PidAndUser => raw::CLONE_NEWPID | raw::CLONE_NEWNS | raw::CLONE_NEWUSER,
+        };
     let mut pidfd = -1i32;
-    let mut args = clone_args(raw::CLONE_PIDFD.into(), &raw mut pidfd);
+    let mut args = clone_args(flags.into(), &raw mut pidfd);
     let size = size_of::<raw::clone_args>();
     // SAFETY: clone3 reads one clone_args and writes the pidfd; without
     // CLONE_VM the child goes on with a copy of everything.
     let mut made = errno::check_i32(unsafe { syscall!(CLONE3, &raw mut args, size) });
     if made.is_err_and(Errno::is_refused) {
-        let flags = raw::CLONE_PIDFD | raw::SIGCHLD;
+        let flags = flags | raw::SIGCHLD;
         // SAFETY: as above; the pidfd is written through the parent_tid slot.
         made = errno::check_i32(unsafe { syscall!(CLONE, flags, 0, &raw mut pidfd, 0, 0) });
     }

@@ -2,13 +2,15 @@
 //!
 //! corral installs no handler: what it heeds is blocked and read from a
 //! signalfd(2). Sources: signal(7), sigprocmask(2), sigaction(2), signalfd(2),
-//! kill(2), pidfd_send_signal(2) (5.1). May use: `errno`, `fd`.
+//! kill(2), pidfd_send_signal(2) (5.1). May use: `errno`, `fd`,
+//! `process`.
 
 use linux_raw_sys::general as raw;
 use sc::syscall;
 
 use super::errno::{self, Result};
 use super::fd::{Fd, OwnedFd};
+use super::process;
 
 /// Bytes in the kernel's `sigset_t` on 64-bit machines.
 const SET_BYTES: usize = 8;
@@ -132,6 +134,16 @@ pub fn kill(pid: i32, signal: i32) -> Result<()> {
     }
     // SAFETY: two integers.
     errno::check_unit(unsafe { syscall!(KILL, pid, signal) })
+}
+
+/// SIGKILL for everybody in this PID namespace but its init, which must be this
+/// process (kill(2), -1); forks that are under way included.
+pub fn kill_everybody() {
+    // Before any other has its pid there is nobody to be told from.
+    if process::getpid() == 1 {
+        // SAFETY: two integers.
+        let _ = unsafe { syscall!(KILL, -1isize, process::SIGKILL) };
+    }
 }
 
 /// Sends to the process behind a pidfd, or behind its open /proc directory

@@ -55,6 +55,7 @@ pub struct Run {
     stderr: Option<OwnedFd>,
     closed: Vec<i32>,
     uid: Option<u32>,
+    delegated: bool,
     record: bool,
     marker: bool,
     keep: usize,
@@ -75,6 +76,7 @@ impl Run {
             stderr: None,
             closed: Vec::new(),
             uid: None,
+            delegated: false,
             record: is_corral,
             marker: false,
             keep: KEEP,
@@ -168,6 +170,12 @@ impl Run {
         self
     }
 
+    /// With the cgroup that it starts in as that user's own.
+    pub fn delegated(mut self) -> Self {
+        self.delegated = true;
+        self
+    }
+
     /// Without `--json`.
     pub fn no_record(mut self) -> Self {
         self.record = false;
@@ -250,6 +258,11 @@ impl Run {
         }
 
         let (ground, entry) = Ground::new(self.marker);
+        if let (true, Some(uid), Some(group)) = (self.delegated, self.uid, ground.group()) {
+            for file in ["", "cgroup.procs", "cgroup.threads", "cgroup.subtree_control"] {
+                std::os::unix::fs::chown(group.join(file), Some(uid), Some(uid)).unwrap();
+            }
+        }
         let (closed, uid) = (self.closed, self.uid);
         let mut hook = self.hook;
         // SAFETY: raw system calls on values made before the fork; the hook has
