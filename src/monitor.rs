@@ -23,7 +23,7 @@
 
 use crate::channel::{Channel, Heard, Message};
 use crate::cli::parse::{self, Given};
-use crate::cli::plan::Target;
+use crate::cli::plan::{Plan, Target};
 use crate::cli::visible::hex;
 use crate::loss;
 use crate::os::host;
@@ -61,7 +61,7 @@ pub fn enter(start: Start) -> ! {
     process::exit(main(start))
 }
 
-fn main(mut start: Start) -> u8 {
+fn main(start: Start) -> u8 {
     if start.secure {
         let advice = "it serves the user who starts it: remove its setuid or setgid bit, its \
                       file capabilities, or the security module's transition";
@@ -82,6 +82,11 @@ fn main(mut start: Start) -> u8 {
             return verdict::MISUSE;
         }
     };
+    run::leave(plan.at_exit, prepare(start, plan))
+}
+
+/// Checks all that can fail, and runs the command.
+fn prepare(mut start: Start, plan: Plan) -> u8 {
     if scope::is_asked_for(&start, &plan) {
         return scope::enter(&start, &plan);
     }
@@ -237,7 +242,8 @@ fn watch(mut run: Run) -> u8 {
         leaving: false,
     };
     // As in the supervisor: nothing is dropped, the kernel closes it all.
-    process::exit(monitor.listen(pidfd))
+    let status = monitor.listen(pidfd);
+    run::leave(monitor.run.plan.at_exit, status)
 }
 
 fn no_subreaper(errno: Errno) -> u8 {

@@ -7,10 +7,11 @@
 
 use core::ffi::CStr;
 
-use crate::cli::plan::{Leftovers, Mode, Plan, Scope, Target, Words};
+use crate::cli::plan::{AtExit, Leftovers, Mode, Plan, Scope, Target, Words};
 use crate::cli::signals;
 use crate::os::cgroup::{Group, Obstacle, Wanted};
 use crate::os::namespace::{self, Refused, Unfinished};
+use crate::os::power;
 use crate::os::put::put;
 use crate::os::sink::{self, Sink};
 use crate::policy::machine::Rules;
@@ -20,6 +21,7 @@ use crate::report::record::{Record, Text};
 use crate::report::{json, message};
 use crate::sys::errno::Errno;
 use crate::sys::fd::STDERR;
+use crate::sys::power::End;
 use crate::sys::process::{self, Forked};
 use crate::sys::start::{Args, Start};
 use crate::sys::time::{self, Clock};
@@ -220,6 +222,22 @@ pub fn say(text: impl FnOnce(&mut dyn FnMut(&[u8]))) {
 /// Says what could not be done: `corral: cannot WHAT OBJECT: ERROR; ADVICE`.
 pub fn complain(what: &str, object: &[u8], error: &str, advice: &str) {
     say(|out| message::cannot(what, object, error, advice, out));
+}
+
+/// Ends corral with `status`, and as the init of a machine that as well.
+pub fn leave(at_exit: AtExit, status: u8) -> ! {
+    let how = match at_exit {
+        AtExit::PowerOff => Some(End::PowerOff),
+        AtExit::Reboot => Some(End::Restart),
+        AtExit::Halt => Some(End::Halt),
+        AtExit::Exit => None,
+    };
+    if let Some(how) = how
+        && power::is_machine_init()
+    {
+        refuse("end", b"this machine", power::end(how), "give its init the right to reboot(2)");
+    }
+    process::exit(status)
 }
 
 /// The status of a run without the PID namespace that it needs.

@@ -18,6 +18,11 @@ use kit::{assert_record, assert_refused, have, supervisor};
 
 const SOON: Duration = Duration::from_secs(15);
 
+/// The option that the whole test run asks for, for a shell's command line.
+fn mode_option() -> String {
+    mode_asked().map_or_else(String::new, |mode| format!("--cgroup-mode={mode}"))
+}
+
 /// Detached in every way, and deaf; prints `ready` when all are there.
 const TREE: &str = "trap '' HUP INT TERM; sleep 30 & setsid sleep 30 & \
                     (setsid sh -c 'sleep 30 & sleep 30' &) ; echo ready; sleep 30";
@@ -111,8 +116,9 @@ fn as_pid_1_and_without_a_proc() {
     if !root_or_skip() || !have(&["unshare", "mount"]) {
         return;
     }
-    let run = format!("exec \"$C\" {} --pid-namespace --wall=600ms --grace=300ms", mode_asked());
-    for prepare in ["mount --make-rprivate /; mount -t tmpfs none /proc &&", "mount -t proc p /proc;"]
+    let run = format!("exec \"$C\" {} --pid-namespace --wall=600ms --grace=300ms", mode_option());
+    for prepare in
+        ["mount --make-rprivate /; mount -t tmpfs none /proc &&", "mount -t proc p /proc;"]
     {
         let text = format!("{prepare} {run} sh -c 'setsid sleep 30 & sleep 30'");
         let outcome = Run::argv(["unshare", "-mpf", "sh", "-c", &text]).run();
@@ -140,10 +146,10 @@ fn refused_where_the_host_forbids_it() {
         return;
     }
     let nobody = format!("setpriv --reuid {NOBODY} --regid {NOBODY} --clear-groups");
-    let run = format!("\"$C\" {} --pid-namespace -- echo started; exit $?", mode_asked());
+    let run = format!("\"$C\" {} --pid-namespace -- echo started", mode_option());
     for (namespaces, text, words) in [
         // Its children belong to a namespace that has no init yet.
-        ("-p", run.clone(), ["EINVAL", "unshare --fork"]),
+        ("-p", format!("exec {run}"), ["EINVAL", "unshare --fork"]),
         (
             "-Ur",
             format!("echo 0 >/proc/sys/user/max_pid_namespaces; {run}"),

@@ -6,6 +6,7 @@
 pub mod cgroup;
 pub mod host;
 pub mod namespace;
+pub mod power;
 pub mod procfs;
 pub mod put;
 pub mod sink;

@@ -18,6 +18,7 @@ pub mod fd;
 pub mod file;
 pub mod memory;
 pub mod mount;
+pub mod power;
 pub mod process;
 pub mod signal;
 pub mod start;

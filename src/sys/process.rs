@@ -76,6 +76,14 @@ pub fn session() -> i32 {
     errno::check_i32(unsafe { syscall!(GETSID, 0) }).unwrap_or(0)
 }
 
+/// Whether a process exists and is in no session that has a number here: as the
+/// kernel's threads are, or one that came from another PID namespace.
+#[must_use]
+pub fn has_no_session(pid: i32) -> bool {
+    // SAFETY: an integer.
+    errno::check_i32(unsafe { syscall!(GETSID, pid) }) == Ok(0)
+}
+
 /// This process's group.
 #[must_use]
 pub fn group() -> i32 {

@@ -69,7 +69,7 @@ pub fn root_or_skip() -> bool {
 
 /// The `--cgroup-mode` that all runs get which do not name one, where this whole
 /// process is run for one mode (`CORRAL_TEST_MODE`, as `vm.rs` does).
-fn mode_asked() -> Option<String> {
+pub fn mode_asked() -> Option<String> {
     std::env::var("CORRAL_TEST_MODE").ok()
 }
 
