@@ -244,6 +244,26 @@ fn an_init_reaps_while_the_command_runs() {
     assert_eq!(outcome.stdout, b"none\n");
 }
 
+/// The kernel would kill the init of a namespace that asks for the machine's end.
+#[test]
+fn an_init_of_no_machine_only_exits() {
+    if !can_unshare() {
+        return;
+    }
+    for at_exit in ["auto", "poweroff", "reboot", "halt"] {
+        let option = format!("--at-exit={at_exit}");
+        let outcome = init(&[&option], "setsid sleep 30 & exit 3").run();
+        outcome.assert_status(3);
+        outcome.assert_nothing_left();
+        // Neither does it without a /proc that tells it apart.
+        let hidden = "mount --make-rprivate /; mount -t tmpfs none /proc && exec \"$@\"";
+        let outcome = Run::argv(["unshare", "-mpf", "sh", "-c", hidden, "sh"])
+            .args([common::corral().to_str().unwrap(), &option, "--", "sh", "-c", "exit 3"])
+            .run();
+        outcome.assert_status(3);
+    }
+}
+
 #[test]
 fn an_init_ends_its_run_and_writes_its_record() {
     if !can_unshare() {

@@ -13,7 +13,7 @@ use std::fs;
 use std::time::Duration;
 
 use common::{corral, fault, skip};
-use machine::{Console, Initramfs, Kernel};
+use machine::{Console, INIT, Initramfs, Kernel};
 use serde_json::Value;
 
 /// A suite's root and its kernel, both the distribution's own.
@@ -116,7 +116,7 @@ fn boot((suite, kernel): (&str, Kernel)) -> Option<Console> {
     let mut root = fs::read(archive).unwrap();
     root.resize(root.len().next_multiple_of(512), 0);
     root.extend(ours.finish());
-    kernel.boot_on(&root, LIMIT)
+    kernel.boot_on(&root, INIT, LIMIT)
 }
 
 /// Status of a check, what it printed on both streams, and its record.

@@ -18,7 +18,7 @@ use std::sync::Once;
 use std::time::Duration;
 
 use expect::{By, Ends, ROWS, row};
-use machine::{Console, Kernel};
+use machine::{BASE, Console, Kernel};
 use serde_json::{Value, json};
 
 /// The modes, each with the test executables that are run in it; the first has
@@ -324,43 +324,85 @@ fn few_pids_on_7() {
     few_pids(V7);
 }
 
-/// corral is the init itself: it finds nothing mounted, ends what its command
-/// left, and its exit status is the last thing that the kernel tells.
-fn init(kernel: Kernel) {
+/// What the last thing is that the kernel tells where an init exits with 3, and
+/// where it turns the power off.
+const EXITED: &str = "Attempted to kill init! exitcode=0x00000300";
+const OFF: &str = "reboot: Power down";
+const HALTED: &str = "reboot: System halted";
+
+/// corral becomes the init, with what `mount` says mounted; it ends what its
+/// command left, and then the machine.
+fn becomes_init(kernel: Kernel, mount: &str, at_exit: &str, end: &str) {
     let script = format!(
         "say kernel $(uname -r)
-         exec {} --cgroup-mode auto --json /dev/console -- sh -c '
+         {mount}
+         exec {} --cgroup-mode auto --at-exit {at_exit} --json /dev/console -- sh -c '
              setsid sleep 1000 >/dev/null 2>&1 </dev/null &
              printf \"\\n@@ over\\n\"
              exit 3'",
         common::corral().display()
     );
-    let Some(console) = kernel.boot(&[], &script, LIMIT) else {
+    if let Some(console) = kernel.boot(&[], &script, LIMIT) {
+        ends(&kernel, &console, end, &[("cause", json!("exited")), ("leftovers_total", json!(1))]);
+    }
+}
+
+/// The kernel itself starts corral as its init, with nothing mounted.
+fn is_init(kernel: Kernel, off: &str) {
+    let Some(mut root) = BASE.clone() else {
         return;
     };
+    root.static_program(&common::corral(), "/corral");
+    let job = "#!/bin/sh\nPATH=/bin\nsetsid sleep 1000 </dev/null >/dev/null 2>&1 &\n\
+               printf '\\n@@ kernel '; uname -r; printf '\\n@@ over\\n'; sleep 1000\n";
+    root.file("/job", 0o755, job.as_bytes());
+    // The kernel drops what follows a second `--`.
+    let init = "rdinit=/corral -- --wall 5s --at-exit poweroff --json /dev/console /job";
+    if let Some(console) = kernel.boot_on(&root.finish(), init, LIMIT) {
+        ends(&kernel, &console, off, &[("cause", json!("wall")), ("exit_status", json!(124))]);
+    }
+}
+
+/// The record is whole and proves the end, and then the machine ended as it should.
+fn ends(kernel: &Kernel, console: &Console, end: &str, fields: &[(&str, Value)]) {
     let text = &console.text;
     let record = text.lines().find(|line| line.starts_with('{'));
     let record: Value = serde_json::from_str(record.expect(text)).unwrap();
-    report(&kernel, &console, "as init", "1/1", 0);
-    assert!(text.contains("Attempted to kill init! exitcode=0x00000300"), "{text}");
-    for (what, value) in [("proved", json!(true)), ("leftovers_total", json!(1))] {
-        assert_eq!(record[what], value, "{text}");
+    report(kernel, console, "as init", "1/1", 0);
+    assert!(text.contains(end), "{text}");
+    assert_eq!(record["proved"], true, "{text}");
+    for (what, value) in fields {
+        assert_eq!(record[what], *value, "{text}");
     }
 }
 
 #[test]
 fn init_of_user_mode_linux() {
-    init(UML);
+    // Its processor has no power to turn off, and the kernel then halts.
+    is_init(UML, HALTED);
+    let proc = "mount -t proc none /proc";
+    for (mount, at_exit, end) in [
+        ("", "exit", EXITED),
+        (proc, "exit", EXITED),
+        ("", "auto", HALTED),
+        (proc, "auto", HALTED),
+        ("", "halt", HALTED),
+    ] {
+        becomes_init(UML, mount, at_exit, end);
+    }
 }
 
 #[test]
 fn init_of_5_10() {
-    init(V5_10);
+    is_init(V5_10, OFF);
+    // User-mode Linux would begin again, and again.
+    becomes_init(V5_10, "mount -t proc none /proc", "reboot", "reboot: Restarting system");
+    becomes_init(V5_10, "", "exit", EXITED);
 }
 
 #[test]
 fn init_of_7() {
-    init(V7);
+    is_init(V7, OFF);
 }
 
 /// A guest whose survivors, failures or skips were not seen would pass each test.

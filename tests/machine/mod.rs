@@ -28,6 +28,9 @@ use super::expect::ROWS;
 /// middle of a step, and a fork storm then outruns whoever ends it.
 static MACHINE: Mutex<()> = Mutex::new(());
 
+/// The script that a guest usually starts with.
+pub const INIT: &str = "rdinit=/init";
+
 /// A guest's end, as its init says it.
 const OVER: &str = "@@ over";
 
@@ -72,20 +75,20 @@ impl Kernel {
             root.program(program);
         }
         root.file("/init", 0o755, format!("{PREPARE}\n{script}\n{END}").as_bytes());
-        self.boot_on(&root.finish(), limit)
+        self.boot_on(&root.finish(), INIT, limit)
     }
 
-    /// Boots it on this root.
-    pub fn boot_on(&self, root: &[u8], limit: Duration) -> Option<Console> {
+    /// Boots it on this root; `init` is what its command line says of its init.
+    pub fn boot_on(&self, root: &[u8], init: &str, limit: Duration) -> Option<Console> {
         let image = self.image()?;
         let directory = tempfile::tempdir().unwrap();
         let initrd = directory.path().join("initrd");
         fs::write(&initrd, root).unwrap();
 
         let argv = if self.name == "uml" {
-            user_mode(&image, &initrd, directory.path())
+            user_mode(&image, &initrd, directory.path(), init)
         } else {
-            emulator(&image, &initrd)
+            emulator(&image, &initrd, init)
         };
         let _machine = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
         let start = Instant::now();
@@ -149,7 +152,7 @@ pub fn cache() -> Option<PathBuf> {
 }
 
 /// Everything that all guests have.
-static BASE: LazyLock<Option<Initramfs>> = LazyLock::new(|| {
+pub static BASE: LazyLock<Option<Initramfs>> = LazyLock::new(|| {
     let busybox = Path::new("/bin/busybox");
     if !busybox.exists() {
         skip("no /bin/busybox: install busybox-static");
@@ -193,15 +196,15 @@ poweroff -f
 ";
 
 /// The kernel as a process of this machine.
-fn user_mode(image: &Path, initrd: &Path, directory: &Path) -> Vec<OsString> {
+fn user_mode(image: &Path, initrd: &Path, directory: &Path, init: &str) -> Vec<OsString> {
     let with = |name: &str, path: &Path| {
         let mut word = OsString::from(name);
         word.push(path);
         word
     };
     let mut argv = vec![image.into(), with("initrd=", initrd), with("uml_dir=", directory)];
-    let words = "mem=2048M con=null con0=null,fd:1 ssl=null quiet panic=-1 rdinit=/init";
-    argv.extend(words.split(' ').map(OsString::from));
+    let words = "mem=2048M con=null con0=null,fd:1 ssl=null quiet panic=-1";
+    argv.extend(words.split(' ').chain(init.split(' ')).map(OsString::from));
     argv
 }
 
@@ -209,12 +212,12 @@ fn user_mode(image: &Path, initrd: &Path, directory: &Path) -> Vec<OsString> {
 /// processor they would not be: a fork storm is over before it has begun. The
 /// two take turns on one thread: on two, the emulator may run a breakpoint that
 /// the kernel set in its own text after it was taken away (`Oops: int3`).
-fn emulator(image: &Path, initrd: &Path) -> Vec<OsString> {
+fn emulator(image: &Path, initrd: &Path, init: &str) -> Vec<OsString> {
     let words = "qemu-system-x86_64 -accel tcg,thread=single -nodefaults -no-user-config -display none \
                  -serial stdio -no-reboot -m 2048M -smp 2";
     let mut argv: Vec<OsString> = words.split_whitespace().map(OsString::from).collect();
     argv.extend(["-kernel".into(), image.into(), "-initrd".into(), initrd.into()]);
-    let line = "console=ttyS0 quiet panic=-1 mitigations=off rdinit=/init";
+    let line = format!("console=ttyS0 quiet panic=-1 mitigations=off {init}");
     argv.extend(["-append".into(), line.into()]);
     argv
 }
