@@ -31,12 +31,13 @@ fn main() {
     let fallback = "--cgroup-mode=fallback";
     let bare = env!("CARGO_BIN_EXE_bare");
     let noop = env!("CARGO_BIN_EXE_noop");
-    let all: [(&'static str, &[&str]); 8] = [
+    let all: [(&'static str, &[&str]); 9] = [
         ("nothing", &[]),
         ("bare wrapper", &[bare]),
         ("corral", &[corral, fallback, "--wall", "10s", "--"]),
         ("corral --json", &[corral, fallback, "--wall", "10s", "--json", "/dev/null", "--"]),
         ("corral, group", &[corral, "--wall", "10s", "--"]),
+        ("corral, namespace", &[corral, fallback, "--pid-namespace", "--wall", "10s", "--"]),
         ("timeout", &["timeout", "10"]),
         ("tini -s", &["tini", "-s", "--"]),
         ("tini-static -s", &["tini-static", "-s", "--"]),
@@ -64,16 +65,16 @@ fn main() {
         }
     }
     println!("start to return of a no-op command, {rounds} alternating runs, µs");
-    println!("{:<16} {:>8} {:>8} {:>8}", "runner", "P50", "P95", "P99");
+    println!("{:<18} {:>8} {:>8} {:>8}", "runner", "P50", "P95", "P99");
     let mut medians = Vec::new();
     for runner in &mut runners {
         let [p50, p95, p99] = [50, 95, 99].map(|percent| percentile(&mut runner.times, percent));
-        println!("{:<16} {p50:>8.0} {p95:>8.0} {p99:>8.0}", runner.name);
+        println!("{:<18} {p50:>8.0} {p95:>8.0} {p99:>8.0}", runner.name);
         medians.push((runner.name, p50));
     }
     let median = |name: &str| medians.iter().find(|(other, _)| *other == name).map(|(_, p50)| *p50);
     for against in ["bare wrapper", "timeout", "tini-static -s"] {
-        for ours in ["corral", "corral, group"] {
+        for ours in ["corral", "corral, group", "corral, namespace"] {
             if let (Some(corral), Some(other)) = (median(ours), median(against)) {
                 println!("{ours} / {against}: {:.2}", corral / other);
             }
