@@ -10,6 +10,7 @@ left.
 """
 import os
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -127,6 +128,9 @@ def check(corral, cases, name):
 
 
 def main():
+    # A job that a shell has put in the background ignores them, and so would the cases.
+    for ignored in signal.SIGINT, signal.SIGQUIT:
+        signal.signal(ignored, signal.SIG_DFL)
     corral, cases = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2])
     chosen = sys.argv[3:]
     passed = failed = 0
