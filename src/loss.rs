@@ -81,8 +81,14 @@ pub fn end_orphans(run: &mut Run) -> u8 {
     }
     sweep.retire();
     steps.returned = Some(now());
-    let outcome =
-        Outcome { cause: CAUSE, proved, command: None, not_found: false, failing_leftovers: false };
+    let outcome = Outcome {
+        cause: CAUSE,
+        proved,
+        command: None,
+        not_found: false,
+        failing_leftovers: false,
+        as_success: false,
+    };
     let plan = run.plan;
     let (id, args) = (run.id, run.start.args);
     let record = Record {

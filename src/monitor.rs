@@ -25,6 +25,7 @@ use crate::channel::{Channel, Heard, Message};
 use crate::cli::parse::{self, Given};
 use crate::cli::plan::{Plan, Target};
 use crate::cli::visible::hex;
+use crate::cli::{base_name, tini};
 use crate::loss;
 use crate::os::host;
 use crate::os::put::put;
@@ -56,6 +57,9 @@ const ECHO: Span = Span::from_millis(3);
 /// traced from outside, or not reaped there, holds it up for ever.
 const LEAVING: Span = Span::from_secs(5);
 
+/// What to do where prctl(2) fails.
+const PRCTL: &str = "allow prctl(2) in this sandbox";
+
 /// Runs corral from the first instruction to the last.
 pub fn enter(start: Start) -> ! {
     process::exit(main(start))
@@ -68,12 +72,14 @@ fn main(start: Start) -> u8 {
         run::complain("run with", b"raised privileges", "EPERM (operation not permitted)", advice);
         return verdict::MISUSE;
     }
-    let plan = match parse::parse(&start.args) {
+    let given = if tini::is_name(start.args.get(0).map_or(b"", base_name)) {
+        tini::parse(&start.args, &|name| start.environment.get(name))
+    } else {
+        parse::parse(&start.args)
+    };
+    let plan = match given {
         Ok(Given::Run(plan)) => plan,
-        Ok(Given::Help) => return print(crate::cli::HELP.as_bytes()),
-        Ok(Given::Version) => {
-            return print(crate::cli::VERSION.as_bytes());
-        }
+        Ok(Given::Text(text)) => return print(text.as_bytes()),
         Err(misuse) => {
             run::say(|out| {
                 misuse.write(out);
@@ -184,6 +190,11 @@ fn block_signals() {
 fn watch(mut run: Run) -> u8 {
     let advice = "raise the limits on open files and processes";
     block_signals();
+    if let Some(signal) = run.plan.parent_death
+        && let Err(errno) = process::set_parent_death_signal(signal)
+    {
+        return run::refuse("ask for", b"a parent-death signal", errno, PRCTL);
+    }
     process::set_dumpable(false);
     let modes = if run.open.first() == Some(&true) { terminal::modes(STDIN).ok() } else { None };
     let handed = modes.is_some() && hand_over_terminal();
@@ -247,7 +258,7 @@ fn watch(mut run: Run) -> u8 {
 }
 
 fn no_subreaper(errno: Errno) -> u8 {
-    run::refuse("become", b"a child subreaper", errno, "allow prctl(2) in this sandbox")
+    run::refuse("become", b"a child subreaper", errno, PRCTL)
 }
 
 /// Gives up a controlling terminal that this session leader has, so that the
@@ -401,6 +412,7 @@ impl Monitor {
             // From writing or setting the terminal in the background, or to a
             // reader that is gone.
             process::SIGTTIN | process::SIGTTOU | process::SIGPIPE | process::SIGXFSZ => {}
+            _ if self.run.plan.verbatim => self.channel.say(Message::Forward(received)),
             process::SIGCONT => {
                 self.stopping = false;
                 self.channel.say(Message::Continue);

@@ -318,17 +318,18 @@ impl Relay {
             self.streams.iter_mut().flatten().for_each(Stream::owe_no_line);
         }
         for _ in 0..steps {
-            let streams =
-                self.streams.iter_mut().zip([false, true]).filter_map(|(stream, second)| {
-                    let stream = stream.as_mut()?;
-                    Some((stream.tail_order(end)?, second, stream))
-                });
-            // Of two that stand alike one owes the line, and that is the second.
-            let next = streams.min_by_key(|(order, second, _)| (*order, !*second));
-            let Some((_, second, stream)) = next else {
-                break;
+            let [out, err] = &mut self.streams;
+            let order = |stream: &Option<Stream>| stream.as_ref()?.tail_order(end);
+            let (second, stream) = match (order(out), order(err)) {
+                (None, None) => break,
+                // Of two that stand alike one owes the line, and that is the second.
+                (Some(first), Some(second)) if first < second => (false, out),
+                (Some(_), None) => (false, out),
+                (_, Some(_)) => (true, err),
             };
-            stream.step_tail(second, &mut self.common);
+            if let Some(stream) = stream {
+                stream.step_tail(second, &mut self.common);
+            }
         }
     }
 

@@ -20,6 +20,7 @@
 
 use core::ffi::CStr;
 
+use crate::cli::base_name;
 use crate::cli::plan::{Mode, Plan};
 use crate::os::spawn;
 use crate::policy::verdict;
@@ -44,18 +45,14 @@ const LONGEST: u64 = 30_000_000_000;
 /// Whether this start is to be the first of two.
 #[must_use]
 pub fn is_asked_for(start: &Start, plan: &Plan) -> bool {
-    is_our_name(start.args.get(0).unwrap_or_default())
+    base_name(start.args.get(0).unwrap_or_default()) == NAME
         && (plan.mode != Mode::Enforced || !is_the_files_name())
-}
-
-fn is_our_name(path: &CStr) -> bool {
-    path.to_bytes().rsplit(|&byte| byte == b'/').next() == Some(NAME)
 }
 
 #[inline(never)] // its buffer would be a page of the stack of all runs
 fn is_the_files_name() -> bool {
     // Without /proc there is no scope to be had, nor a group.
-    itself(&mut [0; FILE_BYTES]).map_or(true, is_our_name)
+    itself(&mut [0; FILE_BYTES]).map_or(true, |file| base_name(file) == NAME)
 }
 
 /// Where the file is that we are.

@@ -338,8 +338,12 @@ impl Supervisor {
                     self.cancelled_by = Some(signal);
                     self.feed(Event::Cancel { signal: signal.signal });
                 }
-                Heard::Message(Message::Forward(signal)) => {
-                    self.sweep.signal_command(signal.signal);
+                Heard::Message(Message::Forward(Received { signal, .. })) => {
+                    if self.run.plan.to_group {
+                        self.sweep.signal_group(signal);
+                    } else {
+                        self.sweep.signal_command(signal);
+                    }
                 }
                 Heard::Message(Message::Stop) => {
                     // Once it is to end, nobody is held up by a stop.
@@ -528,7 +532,9 @@ impl Supervisor {
         let failing_leftovers =
             self.run.plan.leftovers == Leftovers::Fail && self.leftovers.total > 0;
         let not_found = self.failure.is_some_and(|failure| failure.errno == Errno::ENOENT);
-        let outcome = Outcome { cause, proved, command, not_found, failing_leftovers };
+        let as_success =
+            command.is_some_and(|command| self.run.plan.is_success(command.as_status()));
+        let outcome = Outcome { cause, proved, command, not_found, failing_leftovers, as_success };
         let status = verdict::status(&outcome);
         let clean = cause == Cause::Exited && proved && self.leftovers.total == 0;
         if !clean || self.run.sink.is_some() {

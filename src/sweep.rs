@@ -253,6 +253,16 @@ impl Sweep {
         self.command_ended.is_none() && crate::sys::signal::kill(self.command, signal).is_ok()
     }
 
+    /// Sends a signal to the process group of the command, while that is there:
+    /// until then no other group can have its number.
+    pub fn signal_group(&self, signal: i32) {
+        let ended = self.command_ended.is_some();
+        if !ended && crate::sys::signal::kill_group(self.command, signal).is_err() {
+            // It was born just now and leads no group yet.
+            self.signal_command(signal);
+        }
+    }
+
     /// Sends a signal, and where `wake` says so SIGCONT, to every process of the
     /// tree, once to each: the tree is walked until a walk finds nobody new.
     /// Returns how many it reached.

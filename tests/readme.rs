@@ -22,7 +22,7 @@ const README: &str = include_str!("../README.md");
 const SCHEMA: &str = include_str!("record.schema.json");
 
 /// Options of other programs that the README names, on a line with the program.
-const FOREIGN: [(&str, &str); 8] = [
+const FOREIGN: [(&str, &str); 10] = [
     ("cargo ", "release"),
     ("cargo ", "target"),
     ("cargo ", "bench"),
@@ -31,6 +31,8 @@ const FOREIGN: [(&str, &str); 8] = [
     ("cargo ", "nocapture"),
     ("systemd-run ", "scope"),
     ("systemd-run ", "collect"),
+    ("dockerd ", "init-path"),
+    ("docker run ", "init"),
 ];
 
 /// What stands under a heading.

@@ -25,12 +25,14 @@ pub struct Misuse(pub(super) Kind);
 /// What is wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// The words end before a command.
-    NoCommand,
+    /// The words end before a command, as there is one in this example.
+    NoCommand(&'static str),
     /// `--word` is no option.
     Unknown(&'static [u8], Hint),
     /// `-word` is no option.
     Short(&'static [u8], Hint),
+    /// `-word` is no option of tini's.
+    NotTinis(&'static [u8]),
     /// A second time.
     Twice(&'static Row),
     /// A value for a flag.
@@ -93,9 +95,9 @@ impl Misuse {
     pub fn write(&self, out: &mut dyn FnMut(&[u8])) {
         out(b"corral: cannot ");
         match self.0 {
-            Kind::NoCommand => {
-                out(b"start: no command is given; write it after the options, as in: \
-                corral --wall 30s -- make test")
+            Kind::NoCommand(example) => {
+                out(b"start: no command is given; write it after the options, as in: ");
+                out(example.as_bytes());
             }
             Kind::Unknown(word, hint) => {
                 out(b"use ");
@@ -108,6 +110,11 @@ impl Misuse {
                 name(word, out);
                 out(b": it wants an option's long name, as in --wall");
                 write_hint(hint, "; see corral --help", out);
+            }
+            Kind::NotTinis(word) => {
+                out(b"use ");
+                name(word, out);
+                out(b": tini has no such option; see tini -h");
             }
             Kind::Twice(row) => {
                 option(row, out);
@@ -189,7 +196,7 @@ fn write_hint(hint: Hint, or: &str, out: Out<'_>) {
 }
 
 fn option(row: &Row, out: Out<'_>) {
-    out(b"use --");
+    out(if row.name.len() == 1 { b"use -" } else { b"use --" });
     out(row.name.as_bytes());
 }
 
@@ -247,7 +254,7 @@ mod tests {
                 "use --wall: no value is given; it wants a duration such as 1.5s, 90m or 2h",
             ),
             (
-                Kind::NoCommand,
+                Kind::NoCommand("corral --wall 30s -- make test"),
                 "start: no command is given; write it after the options, as in: \
                  corral --wall 30s -- make test",
             ),

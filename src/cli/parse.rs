@@ -21,6 +21,7 @@ use super::plan::{Plan, Words};
 use super::suggest;
 use super::table::{OPTIONS, Opt, Row};
 use super::values::{self, cut};
+use super::{HELP, VERSION};
 
 /// What a command line asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,11 +29,12 @@ use super::values::{self, cut};
 pub enum Given {
     /// A run.
     Run(Plan),
-    /// `--help`.
-    Help,
-    /// `--version`.
-    Version,
+    /// This text on stdout.
+    Text(&'static str),
 }
+
+/// A command line with a command.
+const EXAMPLE: &str = "corral --wall 30s -- make test";
 
 /// What one word is, where an option may stand.
 enum Shape {
@@ -79,15 +81,15 @@ pub fn parse(words: &dyn Words) -> Result<Given, Misuse> {
             }
         };
         match row.opt {
-            Opt::Help => return Ok(Given::Help),
-            Opt::Version => return Ok(Given::Version),
+            Opt::Help => return Ok(Given::Text(HELP)),
+            Opt::Version => return Ok(Given::Text(VERSION)),
             _ => values::set(&mut plan, row, value)
                 .map_err(|why| Misuse(Kind::Value(row, value.to_bytes(), why)))?,
         }
     }
     plan.command = at;
     if words.word(at).is_none() {
-        return Err(Misuse(Kind::NoCommand));
+        return Err(Misuse(Kind::NoCommand(EXAMPLE)));
     }
     Ok(Given::Run(plan))
 }
@@ -264,7 +266,7 @@ pub(super) mod tests {
         for (words, at) in [(&[""][..], 1), (&["--", ""], 2), (&["--quiet", "", "true"], 2)] {
             assert_eq!(plan(words).command, at);
         }
-        assert_eq!(parse(&Line(Vec::new())), Err(Misuse(Kind::NoCommand)));
+        assert_eq!(parse(&Line(Vec::new())), Err(Misuse(Kind::NoCommand(EXAMPLE))));
     }
 
     #[test]
@@ -307,11 +309,12 @@ pub(super) mod tests {
     #[test]
     fn help_and_version_win_where_they_are_met() {
         for help in ["--help", "-h"] {
-            assert_eq!(given(&[help]), Ok(Given::Help));
-            assert_eq!(given(&["--wall", "5s", help, "--nonsense"]), Ok(Given::Help));
+            assert_eq!(given(&[help]), Ok(Given::Text(HELP)));
+            let late = given(&["--wall", "5s", help, "--nonsense"]);
+            assert_eq!(late, Ok(Given::Text(HELP)));
         }
         for version in ["--version", "-V"] {
-            assert_eq!(given(&[version, "--help"]), Ok(Given::Version));
+            assert_eq!(given(&[version, "--help"]), Ok(Given::Text(VERSION)));
         }
         assert!(error(&["--nonsense", "--help"]).contains("--nonsense"));
         assert!(error(&["--wall", "--help"]).contains("--wall \"--help\""));

@@ -161,6 +161,14 @@ pub struct Plan {
     pub cgroup_parent: Option<&'static CStr>,
     /// `--quiet`.
     pub quiet: bool,
+    /// As tini: no signal cancels, each is passed on to the command.
+    pub verbatim: bool,
+    /// Signals are passed on to the command's whole process group.
+    pub to_group: bool,
+    /// The signal that corral is to get when its parent dies.
+    pub parent_death: Option<i32>,
+    /// A bit for each status of the command that counts as 0.
+    pub success: [u64; 4],
 }
 
 impl Plan {
@@ -190,7 +198,18 @@ impl Plan {
         mode: Mode::Auto,
         cgroup_parent: None,
         quiet: false,
+        verbatim: false,
+        to_group: false,
+        parent_death: None,
+        success: [0; 4],
     };
+
+    /// Whether this status of the command counts as 0.
+    #[must_use]
+    pub fn is_success(&self, status: u8) -> bool {
+        let bits = self.success.get(usize::from(status / 64));
+        bits.is_some_and(|bits| bits >> (status % 64) & 1 != 0)
+    }
 
     /// Whether corral has to see the command's output.
     #[must_use]

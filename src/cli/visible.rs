@@ -29,23 +29,43 @@ pub fn visible(text: &[u8], most: usize, out: &mut dyn FnMut(&[u8])) {
         }
         true
     };
-    for chunk in text.utf8_chunks() {
-        for letter in chunk.valid().chars() {
-            let mut buffer = [0; 4];
-            let bytes = letter.encode_utf8(&mut buffer).as_bytes();
-            let fits = match letter {
-                '"' => show(b"\\\"", false),
-                '\\' => show(b"\\\\", false),
-                _ => show(bytes, hides(letter)),
-            };
-            if !fits {
-                return;
-            }
-        }
-        if !show(chunk.invalid(), true) {
+    let mut rest = text;
+    while let Some(Part { letter, bytes, after }) = first(rest) {
+        let fits = match letter {
+            Some('"') => show(b"\\\"", false),
+            Some('\\') => show(b"\\\\", false),
+            _ => show(bytes, letter.is_none_or(hides)),
+        };
+        if !fits {
             return;
         }
+        rest = after;
     }
+}
+
+/// What a text begins with.
+#[derive(Clone, Copy, Debug)]
+pub struct Part<'t> {
+    /// This letter; `None`: bytes that stand for none, as many as
+    /// `String::from_utf8_lossy` makes one U+FFFD of.
+    pub letter: Option<char>,
+    /// Its bytes.
+    pub bytes: &'t [u8],
+    /// What follows.
+    pub after: &'t [u8],
+}
+
+/// Takes a text that may be no UTF-8 apart, from the left. One function for all
+/// who do: the reader of UTF-8 is large where it is made once for each.
+#[inline(never)]
+#[must_use]
+pub fn first(text: &[u8]) -> Option<Part<'_>> {
+    // No letter has more bytes, nor has what is broken.
+    let chunk = text.get(..4).unwrap_or(text).utf8_chunks().next()?;
+    let letter = chunk.valid().chars().next();
+    let length = letter.map_or(chunk.invalid().len(), char::len_utf8);
+    let (bytes, after) = text.split_at_checked(length)?;
+    Some(Part { letter, bytes, after })
 }
 
 /// Whether a terminal would do something else with it than show it: controls,

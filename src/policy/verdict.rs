@@ -72,6 +72,8 @@ pub struct Outcome {
     pub not_found: bool,
     /// `--leftovers=fail`, and there were some.
     pub failing_leftovers: bool,
+    /// The command's status is one that counts as 0.
+    pub as_success: bool,
 }
 
 /// The exit status of a run, the record's own fate aside.
@@ -82,6 +84,7 @@ pub const fn status(outcome: &Outcome) -> u8 {
     }
     match outcome.cause {
         Cause::Exited => match outcome.command {
+            Some(_) if outcome.as_success => 0,
             Some(CommandStatus::Code(0)) if outcome.failing_leftovers => LEFTOVERS,
             Some(command) => command.as_status(),
             // Proved, yet the status went to somebody else (a tracer): no
@@ -114,6 +117,7 @@ mod tests {
         command: Some(CommandStatus::Code(0)),
         not_found: false,
         failing_leftovers: false,
+        as_success: false,
     };
 
     #[test]
@@ -158,6 +162,16 @@ mod tests {
         assert_eq!(status(&failing), LEFTOVERS);
         let code = Some(CommandStatus::Code(7));
         assert_eq!(status(&Outcome { command: code, ..failing }), 7);
+    }
+
+    #[test]
+    fn what_counts_as_success_is_one_if_it_is_the_commands_own() {
+        let lucky = Outcome { as_success: true, ..BASE };
+        for command in [CommandStatus::Code(7), CommandStatus::Signal(15, false)] {
+            assert_eq!(status(&Outcome { command: Some(command), ..lucky }), 0);
+        }
+        assert_eq!(status(&Outcome { proved: false, ..lucky }), NOT_PROVED);
+        assert_eq!(status(&Outcome { cause: Cause::MonitorLost, ..lucky }), LOST);
     }
 
     #[test]

@@ -18,7 +18,7 @@ use super::decimal::Decimal;
 use super::record::{Detail, Listing, MOST_LISTED, Output, Process, Record, Steps, Usage};
 use super::timestamp;
 use crate::cli::plan::{Label, Leftovers, Plan, Scope};
-use crate::cli::visible::hex;
+use crate::cli::visible::{self, Part, hex};
 use crate::policy::time::{Instant, Span};
 use crate::policy::verdict::CommandStatus;
 
@@ -364,52 +364,33 @@ impl Json<'_> {
 
     fn string(&mut self, bytes: &[u8]) {
         (self.out)(b"\"");
-        for chunk in bytes.utf8_chunks() {
-            self.text(chunk.valid());
-            if !chunk.invalid().is_empty() {
-                (self.out)("\u{fffd}".as_bytes());
+        let mut rest = bytes;
+        while let Some(Part { letter, bytes, after }) = visible::first(rest) {
+            match letter {
+                None => (self.out)("\u{fffd}".as_bytes()),
+                Some('"') => (self.out)(b"\\\""),
+                Some('\\') => (self.out)(b"\\\\"),
+                Some('\n') => (self.out)(b"\\n"),
+                Some('\r') => (self.out)(b"\\r"),
+                Some('\t') => (self.out)(b"\\t"),
+                Some(control @ ('\0'..='\x1f' | '\x7f'..='\u{9f}')) => {
+                    // Below 256, all of them.
+                    (self.out)(b"\\u00");
+                    (self.out)(&hex(u32::from(control).to_le_bytes()[0]));
+                }
+                Some(_) => (self.out)(bytes),
             }
+            rest = after;
         }
         (self.out)(b"\"");
     }
-
-    /// Hands on what needs no escape in one piece.
-    fn text(&mut self, text: &str) {
-        let mut rest = text;
-        while let Some((at, special)) = rest.char_indices().find(|&(_, each)| is_special(each)) {
-            let (plain, after) = rest.split_at_checked(at).unwrap_or((rest, ""));
-            (self.out)(plain.as_bytes());
-            self.escape(special);
-            rest = after.get(special.len_utf8()..).unwrap_or_default();
-        }
-        (self.out)(rest.as_bytes());
-    }
-
-    fn escape(&mut self, special: char) {
-        match special {
-            '"' => (self.out)(b"\\\""),
-            '\\' => (self.out)(b"\\\\"),
-            '\n' => (self.out)(b"\\n"),
-            '\r' => (self.out)(b"\\r"),
-            '\t' => (self.out)(b"\\t"),
-            control => {
-                (self.out)(b"\\u");
-                for byte in u16::try_from(u32::from(control)).unwrap_or(0xfffd).to_be_bytes() {
-                    (self.out)(&hex(byte));
-                }
-            }
-        }
-    }
-}
-
-fn is_special(each: char) -> bool {
-    matches!(each, '"' | '\\') || each.is_control()
 }
 
 /// The characters as they are written, escapes aside.
-fn lossy(bytes: &[u8]) -> impl Iterator<Item = char> + '_ {
-    bytes.utf8_chunks().flat_map(|chunk| {
-        let invalid = (!chunk.invalid().is_empty()).then_some('\u{fffd}');
-        chunk.valid().chars().chain(invalid)
+fn lossy(mut bytes: &[u8]) -> impl Iterator<Item = char> + '_ {
+    core::iter::from_fn(move || {
+        let part = visible::first(bytes)?;
+        bytes = part.after;
+        Some(part.letter.unwrap_or('\u{fffd}'))
     })
 }

@@ -136,6 +136,18 @@ pub fn kill(pid: i32, signal: i32) -> Result<()> {
     errno::check_unit(unsafe { syscall!(KILL, pid, signal) })
 }
 
+/// Sends to every process of a process group (kill(2)).
+///
+/// # Errors
+/// ESRCH, EPERM. Numbers below 2, which mean our own group or everybody, are ESRCH.
+pub fn kill_group(pgid: i32, signal: i32) -> Result<()> {
+    if pgid < 2 {
+        return Err(errno::Errno::ESRCH);
+    }
+    // SAFETY: two integers.
+    errno::check_unit(unsafe { syscall!(KILL, -pgid, signal) })
+}
+
 /// SIGKILL for everybody in this PID namespace but its init, which must be this
 /// process (kill(2), -1); forks that are under way included.
 pub fn kill_everybody() {
