@@ -6,6 +6,8 @@
 //!
 //! May use: `common`, rustix.
 
+#![allow(dead_code, reason = "each test file uses its own part of this")]
+
 use std::cell::RefCell;
 use std::io;
 use std::os::fd::OwnedFd;
