@@ -9,7 +9,8 @@
 //!   pipe has without us. So few bytes are written, which fills the last page up,
 //!   into the same pipe opened again with O_NONBLOCK by way of /proc/self/fd.
 //!   Where that cannot be (another user's pipe, no /proc), all is spliced, bytes
-//!   of memory through a pipe of our own;
+//!   of memory through a pipe of our own. Where splice is refused, by a filter
+//!   say, what would be spliced is written as well;
 //! - a regular file, and a memory device such as /dev/null, does not make its
 //!   writer wait for a reader; where splice is EINVAL (O_APPEND, some file
 //!   systems), write(2) serves;
@@ -51,7 +52,7 @@ const MOST_REFUSALS: u8 = 3;
 /// How bytes get into it.
 #[derive(Debug)]
 enum Way {
-    /// Opened again; spliced into by its inherited number all the same.
+    /// Opened again; spliced into by its inherited number all the same, if at all.
     Pipe(Page),
     /// It cannot be opened again.
     SplicedPipe(Option<Chute>),
@@ -60,7 +61,8 @@ enum Way {
     },
     Socket,
     Terminal(OwnedFd),
-    Blocking,
+    /// How much fits where there is room.
+    Blocking(usize),
 }
 
 /// Whether it takes bytes now.
@@ -107,12 +109,12 @@ impl Outlet {
         let status = file::status(fd)?;
         let way = match status.kind {
             Kind::Fifo => match open_again(fd) {
-                Some(own) => Way::Pipe(Page { own, filled: 0 }),
+                Some(own) => Way::Pipe(Page { own, filled: 0, splices: true }),
                 None => Way::SplicedPipe(if chute { Some(Chute::new()?) } else { None }),
             },
             Kind::Socket => Way::Socket,
             Kind::Character if status.major != MEMORY_DEVICES => {
-                open_again(fd).map_or(Way::Blocking, Way::Terminal)
+                open_again(fd).map_or(Way::Blocking(LITTLE), Way::Terminal)
             }
             Kind::Regular | Kind::Directory | Kind::Character | Kind::Other => {
                 Way::File { splices: true }
@@ -136,7 +138,12 @@ impl Outlet {
 
     /// Whether bytes can go from our pipe into it without being copied.
     pub(super) const fn splices(&self) -> bool {
-        matches!(self.way, Way::Pipe(_) | Way::SplicedPipe(_) | Way::File { splices: true })
+        match &self.way {
+            Way::Pipe(page) => page.splices,
+            Way::SplicedPipe(_) => true,
+            Way::File { splices } => *splices,
+            Way::Socket | Way::Terminal(_) | Way::Blocking(_) => false,
+        }
     }
 
     /// Whether few bytes are to be copied into it, though it splices. It may then
@@ -180,8 +187,11 @@ impl Outlet {
             Ok(0) => Took::End,
             // The same answer for an empty input and for a full outlet.
             Err(Errno::EAGAIN) if fd::readable_bytes(pipe) == Ok(0) => Took::NoInput,
-            Err(Errno::EINVAL) if matches!(self.way, Way::File { .. }) => {
-                self.way = Way::File { splices: false };
+            Err(Errno::EINVAL | Errno::ENOSYS | Errno::EPERM) => {
+                match &mut self.way {
+                    Way::Pipe(Page { splices, .. }) | Way::File { splices } => *splices = false,
+                    way => *way = Way::Blocking(PAGE),
+                }
                 Took::Copy
             }
             answer => self.judge(answer),
@@ -199,8 +209,13 @@ impl Outlet {
             Way::Socket => fd::send(self.fd, bytes),
             Way::Pipe(page) => page.put(bytes),
             Way::Terminal(own) => fd::write(own.fd(), bytes),
-            Way::Blocking => write_little(self.fd, bytes),
+            Way::Blocking(most) => write_little(self.fd, bytes, *most),
         };
+        if matches!(self.way, Way::SplicedPipe(_)) && answer.is_err_and(Errno::is_refused) {
+            // What is in the chute is the first of `bytes`: nothing of it has gone.
+            self.way = Way::Blocking(PAGE);
+            return Took::Copy;
+        }
         self.judge(answer)
     }
 
@@ -224,7 +239,7 @@ impl Outlet {
         match &self.way {
             Way::Pipe(page) => page.own.fd(),
             Way::Terminal(own) => own.fd(),
-            Way::SplicedPipe(_) | Way::File { .. } | Way::Socket | Way::Blocking => self.fd,
+            Way::SplicedPipe(_) | Way::File { .. } | Way::Socket | Way::Blocking(_) => self.fd,
         }
     }
 
@@ -242,6 +257,8 @@ struct Page {
     own: OwnedFd,
     /// 0: full, gone or unknown.
     filled: usize,
+    /// What is not few is spliced.
+    splices: bool,
 }
 
 impl Page {
@@ -313,11 +330,11 @@ fn open_again(fd: Fd<'_>) -> Option<OwnedFd> {
 }
 
 /// Writes so little that it fits, if there is room at all.
-fn write_little(to: Fd<'_>, bytes: &[u8]) -> Result<usize> {
+fn write_little(to: Fd<'_>, bytes: &[u8], most: usize) -> Result<usize> {
     let mut wait = [Wait::writable(to)];
     event::ppoll(&mut wait, Some(0))?;
     if wait.iter().any(|wait| wait.is_writable()) {
-        fd::write(to, bytes.get(..LITTLE).unwrap_or(bytes))
+        fd::write(to, bytes.get(..most).unwrap_or(bytes))
     } else {
         Err(Errno::EAGAIN)
     }

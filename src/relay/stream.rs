@@ -410,7 +410,8 @@ impl Stream {
                 self.lose();
                 true
             }
-            Took::Full | Took::End | Took::NoInput | Took::Copy => false,
+            Took::Copy => true,
+            Took::Full | Took::End | Took::NoInput => false,
         }
     }
 

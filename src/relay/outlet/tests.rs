@@ -7,6 +7,7 @@ use std::path::PathBuf;
 
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Action, OptionalActions, tcflow, tcgetattr, tcsetattr};
+use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
 
 use super::*;
 use crate::cli::plan::MaxOutput;
@@ -200,6 +201,44 @@ fn a_pipe_is_opened_again_and_one_that_cannot_be_is_spliced_into() {
     assert!(rig.got[0] == [&bytes[..100_000], &bytes[150_000..]].concat());
 }
 
+/// Makes splice answer this error in this thread, for good.
+fn refuse_splice(error: i32) {
+    let rules = [(nix::libc::SYS_splice, Vec::new())].into();
+    let refuse = SeccompAction::Errno(error.unsigned_abs());
+    let arch = std::env::consts::ARCH.try_into().unwrap();
+    let filter = SeccompFilter::new(rules, SeccompAction::Allow, refuse, arch).unwrap();
+    seccompiler::apply_filter(&BpfProgram::try_from(filter).unwrap()).unwrap();
+}
+
+#[test]
+fn where_splice_is_refused_all_is_written() {
+    let opened = |end: &OwnedFd| Outlet::new(Fd::inherited(end.fd().number()), true).unwrap();
+    let inherited = |end: &OwnedFd| {
+        let way = Way::SplicedPipe(Some(Chute::new().unwrap()));
+        Outlet::with(Fd::inherited(end.fd().number()), way)
+    };
+    for error in [nix::libc::ENOSYS, nix::libc::EPERM] {
+        for outlet in [opened as fn(&OwnedFd) -> Outlet, inherited] {
+            let run = move || {
+                refuse_splice(error);
+                let (reader, end) = pipe();
+                let max = Some(MaxOutput { head: 100_000, tail: Some(150_000) });
+                let outlets = [Some(outlet(&end)), None];
+                let relay = Relay::with(outlets, false, max, None, false).unwrap();
+                let mut rig = Rig::over(relay, [Some(reader), None], vec![end]);
+                let bytes = pattern(300_000);
+                for chunk in bytes.chunks(20_000) {
+                    rig.pump(0, chunk);
+                }
+                assert_eq!(rig.finish().passed_bytes, 250_000);
+                assert!(rig.got[0] == [&bytes[..100_000], &bytes[150_000..]].concat());
+            };
+            // A filter stays with its thread.
+            std::thread::spawn(run).join().unwrap();
+        }
+    }
+}
+
 #[test]
 fn the_reading_end_of_a_pipe_is_no_outlet() {
     let (reader, end) = pipe();
@@ -262,14 +301,14 @@ fn a_stopped_terminal_never_blocks() {
 
 #[test]
 fn a_terminal_that_cannot_be_opened_again_is_fed_little_by_little() {
-    stop_and_go(|slave| Outlet::with(inherited(slave), Way::Blocking));
+    stop_and_go(|slave| Outlet::with(inherited(slave), Way::Blocking(LITTLE)));
 }
 
 #[test]
 fn a_terminal_with_a_slow_reader_never_blocks() {
     for blocking in [false, true] {
         let (master, slave) = terminal();
-        let way = if blocking { Some(Way::Blocking) } else { None };
+        let way = if blocking { Some(Way::Blocking(LITTLE)) } else { None };
         let outlet = way.map_or_else(|| outlet(&slave), |way| Outlet::with(inherited(&slave), way));
         let mut rig = rig(outlet, u64::MAX, None);
         let bytes = pattern(300_000);
