@@ -215,6 +215,9 @@ impl Sweep {
 
     fn reap_children(&mut self) -> Reaped {
         for _ in 0..REAP_AT_ONCE {
+            if let Some(tree) = &self.tree {
+                tree.kill_owed_group();
+            }
             match process::reap_any() {
                 Waited::NoChild => return Reaped::Empty,
                 Waited::Nothing => {

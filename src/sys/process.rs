@@ -536,24 +536,32 @@ pub enum Probe {
 /// takes nothing).
 #[must_use]
 pub fn probe(pid: i32) -> Probe {
-    look(raw::P_PID, pid)
+    look(raw::P_PID, pid).0
 }
 
 /// Whether this process has any child.
 #[must_use]
 pub fn has_children() -> bool {
-    look(raw::P_ALL, 0) != Probe::Stranger
+    look(raw::P_ALL, 0).0 != Probe::Stranger
 }
 
-fn look(kind: u32, id: i32) -> Probe {
-    let mut info = [0u64; 16];
+/// A child that can be reaped; 0: none.
+#[must_use]
+pub fn ended_child() -> i32 {
+    look(raw::P_ALL, 0).1
+}
+
+/// And its pid, if it can be reaped.
+fn look(kind: u32, id: i32) -> (Probe, i32) {
+    let mut info = [0i32; 32];
     let options = raw::WEXITED | raw::WNOHANG | raw::WNOWAIT | raw::__WALL;
-    // SAFETY: the kernel writes one siginfo_t of 128 bytes.
+    // SAFETY: the kernel writes one siginfo_t of 128 bytes, field by field.
     match errno::check(unsafe { syscall!(WAITID, kind, id, info.as_mut_ptr(), options, 0) }) {
-        Err(_) => Probe::Stranger,
-        // si_signo, the first word, stays 0 when nothing has ended.
-        Ok(_) if info[0] & 0xffff_ffff == 0 => Probe::Alive,
-        Ok(_) => Probe::Dead,
+        Err(_) => (Probe::Stranger, 0),
+        // si_signo stays 0 when nothing has ended; si_pid comes after si_errno, si_code
+        // and the padding of a union.
+        Ok(_) if info[0] == 0 => (Probe::Alive, 0),
+        Ok(_) => (Probe::Dead, info[4]),
     }
 }
 

@@ -213,6 +213,21 @@ impl Tree {
         }
     }
 
+    /// Kills the process group of a child that was killed, and is not yet reaped: until
+    /// then no other group has its number. For those that nothing else reaches: a storm
+    /// of them fills each place that is freed.
+    pub fn kill_owed_group(&self) {
+        let pid = if self.owes { process::ended_child() } else { 0 };
+        let killed = self.position(pid).and_then(|index| self.members.get(index));
+        if killed.is_some_and(|member| member.sent & bit(process::SIGKILL) != 0)
+            && let Some(stat) = self.proc.as_ref().and_then(|proc| proc.stat(pid))
+            // It may have been killed before it had a session of its own.
+            && stat.pgid != self.root
+        {
+            let _ = signal::kill_group(stat.pgid, process::SIGKILL);
+        }
+    }
+
     /// Sends what is owed to those that have become our own children since.
     pub fn pay_owed(&mut self) {
         if !self.owes {
