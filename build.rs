@@ -14,6 +14,7 @@
 use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 #[path = "src/cli/table.rs"]
 mod table;
@@ -63,6 +64,25 @@ fn link(out: &Path) {
     }
     for flag in flags {
         println!("cargo:rustc-link-arg-bins={flag}");
+    }
+    if direct {
+        link_tests();
+    }
+}
+
+/// The tests do have a libc, the one that rustc brings for the target and that
+/// `.cargo/config.toml` turned off for corral's sake.
+fn link_tests() {
+    let target = env::var("TARGET").expect("cargo sets TARGET");
+    let rustc = env::var_os("RUSTC").expect("cargo sets RUSTC");
+    let output =
+        Command::new(rustc).args(["--print", "target-libdir", "--target", &target]).output();
+    let libraries = output.expect("rustc runs").stdout;
+    let libraries = String::from_utf8(libraries).expect("a path in UTF-8");
+    let libraries = Path::new(libraries.trim_end()).join("self-contained");
+    println!("cargo:rustc-link-arg-tests=-L{}", libraries.display());
+    for file in ["crt1.o", "crti.o", "crtn.o"] {
+        println!("cargo:rustc-link-arg-tests={}", libraries.join(file).display());
     }
 }
 
