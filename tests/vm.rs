@@ -8,15 +8,19 @@
 
 mod common;
 mod expect;
+mod kit;
 mod machine;
 
+use std::collections::HashMap;
 use std::fmt;
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::Once;
 use std::time::Duration;
 
+use common::{Run, skip};
 use expect::{By, Ends, ROWS, row};
 use machine::{BASE, Console, Kernel};
 use serde_json::{Value, json};
@@ -31,6 +35,7 @@ const V5_10: Kernel = Kernel { name: "5.10", without: &[] };
 const V6_1: Kernel = Kernel { name: "6.1", without: &[] };
 const V6_12: Kernel = Kernel { name: "6.12", without: &[] };
 const V7: Kernel = Kernel { name: "7.x", without: &[] };
+const ARM64: Kernel = Kernel { name: "arm64", without: &[] };
 
 /// A whole guest; a machine of two busy processors takes a third of it.
 const LIMIT: Duration = Duration::from_secs(540);
@@ -84,20 +89,30 @@ fn tests(what: &str, mode: &str, program: &Path, options: &str) -> String {
 }
 
 fn fault_table(kernel: Kernel) {
+    let (script, programs) = table(test_executable);
+    if let Some(console) = kernel.boot(&programs, &script, LIMIT) {
+        held(&kernel, &console);
+    }
+}
+
+/// The script of a guest that runs the whole table, and the programs it starts.
+fn table(executable: impl Fn(&str) -> PathBuf) -> (String, Vec<PathBuf>) {
     let mut script = format!("{MOUNTED}\nsay kernel $(uname -r)\n");
     let mut programs = Vec::new();
     for (mode, executables) in MODES {
         for name in *executables {
-            let program = test_executable(name);
+            let program = executable(name);
             // The fault table holds the rows of both modes.
             let chosen = if *name == "faults" { format!("{mode}::") } else { String::new() };
             script += &tests(&format!("{mode}-{name}"), mode, &program, &chosen);
             programs.push(program);
         }
     }
-    let Some(console) = kernel.boot(&programs, &script, LIMIT) else {
-        return;
-    };
+    (script, programs)
+}
+
+/// Holds what such a guest said against what was due.
+fn held(kernel: &Kernel, console: &Console) {
     let survivors = console.said("survivors").split_whitespace().count();
     for (mode, executables) in MODES {
         for name in *executables {
@@ -110,7 +125,7 @@ fn fault_table(kernel: Kernel) {
                 "faults" => format!("{held}/{}", ROWS.len()),
                 _ => format!("{name} {}", passed.len() - skipped.len()),
             };
-            report(&kernel, &console, mode, &cell, survivors);
+            report(kernel, console, mode, &cell, survivors);
             let lost = console.failed(&part);
             assert!(lost.is_empty(), "{} {mode} {lost:?}: {}", kernel.name, console.text);
             assert_eq!(console.said(&part), "0", "{}", console.text);
@@ -179,6 +194,53 @@ fn judge(kernel: &Kernel, console: &Console, what: &str, due: usize) {
     println!("{}", console.text);
     assert_eq!((held, checks.len()), (due, due), "{}", console.text);
     assert_eq!(survivors, 0, "{}", console.text);
+}
+
+const AARCH64: &str = "aarch64-unknown-linux-musl";
+
+#[test]
+fn the_fault_table_on_aarch64() {
+    if !kit::have(&["qemu-system-aarch64"]) {
+        return;
+    }
+    let Some(built) = cross_build() else {
+        return;
+    };
+    let (script, programs) = table(|name| built[name].clone());
+    let home = programs[0].parent().unwrap().parent().unwrap();
+    let limit = Duration::from_secs(3000);
+    if let Some(console) = ARM64.boot_foreign(home, &programs, &script, limit) {
+        println!("{}", console.text);
+        held(&ARM64, &console);
+    }
+}
+
+/// Builds corral, the faults and the tests of a guest for [`AARCH64`], in a
+/// directory beside this build; the tests by name.
+fn cross_build() -> Option<HashMap<String, PathBuf>> {
+    let mut rustc = Command::new("rustc");
+    rustc.args(["--print", "target-libdir", "--target", AARCH64]);
+    let library = rustc.output().unwrap().stdout;
+    if !Path::new(str::from_utf8(&library).unwrap().trim_end()).exists() {
+        skip(&format!("no Rust for {AARCH64}: rustup target add {AARCH64}"));
+        return None;
+    }
+    let _alone = machine::alone();
+    let words = "test --no-run --quiet --message-format=json --test faults --test enforced_limits";
+    let build = Run::argv([env!("CARGO")]).args(words.split(' ')).args(["--target", AARCH64]);
+    let directory = common::corral().ancestors().nth(2).unwrap().to_owned();
+    let build = build.env("CARGO_TARGET_DIR", directory).env("CARGO_PROFILE_DEV_STRIP", "symbols");
+    let outcome = build.limit(LIMIT).run();
+    outcome.assert_status(0);
+    let messages = outcome.stdout.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+    let messages = messages.map(|line| serde_json::from_slice::<Value>(line).unwrap());
+    let tests = messages.filter(|message| message["profile"]["test"] == true);
+    let tests = tests.map(|test| (test["target"]["name"].clone(), test["executable"].clone()));
+    Some(
+        tests
+            .map(|(name, path)| (name.as_str().unwrap().to_owned(), path.as_str().unwrap().into()))
+            .collect(),
+    )
 }
 
 /// What can be missing on a host, and what is mounted nevertheless.

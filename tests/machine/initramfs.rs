@@ -86,7 +86,12 @@ impl Initramfs {
 
     /// A program of this machine at its own path, with what it is linked to.
     pub fn program(&mut self, path: &Path) {
-        self.file(path, 0o755, &stripped(path));
+        self.program_at(path, path);
+    }
+
+    /// The same at another path.
+    pub fn program_at(&mut self, path: &Path, at: impl AsRef<Path>) {
+        self.file(at, 0o755, &stripped(path));
         for library in libraries(path) {
             self.file(&library, 0o755, &fs::read(&library).unwrap());
         }

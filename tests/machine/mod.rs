@@ -15,18 +15,24 @@ mod initramfs;
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs;
+use std::iter;
 use std::path::{Path, PathBuf};
-use std::sync::{LazyLock, Mutex, PoisonError};
+use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 pub use initramfs::Initramfs;
 
-use super::common::{Run, corral, skip};
+use super::common::{Run, corral, fault, skip};
 use super::expect::ROWS;
 
 /// One guest at a time: two of them on two processors stop each other's in the
 /// middle of a step, and a fork storm then outruns whoever ends it.
 static MACHINE: Mutex<()> = Mutex::new(());
+
+/// No guest runs while this lives.
+pub fn alone() -> MutexGuard<'static, ()> {
+    MACHINE.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// The script that a guest usually starts with.
 pub const INIT: &str = "rdinit=/init";
@@ -70,7 +76,28 @@ impl Kernel {
 
     /// Boots it with `script` as its init, behind [`PREPARE`]; `None` skips.
     pub fn boot(&self, programs: &[PathBuf], script: &str, limit: Duration) -> Option<Console> {
-        let mut root = BASE.clone()?;
+        self.boot_with(BASE.clone()?, programs, script, limit)
+    }
+
+    /// The same on another architecture, with its corral in that directory.
+    pub fn boot_foreign(
+        &self,
+        home: &Path,
+        programs: &[PathBuf],
+        script: &str,
+        limit: Duration,
+    ) -> Option<Console> {
+        let root = base(&self.image()?.with_file_name("busybox"), home);
+        self.boot_with(root, programs, script, limit)
+    }
+
+    fn boot_with(
+        &self,
+        mut root: Initramfs,
+        programs: &[PathBuf],
+        script: &str,
+        limit: Duration,
+    ) -> Option<Console> {
         for program in programs {
             root.program(program);
         }
@@ -85,12 +112,12 @@ impl Kernel {
         let initrd = directory.path().join("initrd");
         fs::write(&initrd, root).unwrap();
 
-        let argv = if self.name == "uml" {
-            user_mode(&image, &initrd, directory.path(), init)
-        } else {
-            emulator(&image, &initrd, init)
+        let argv = match self.name {
+            "uml" => user_mode(&image, &initrd, directory.path(), init),
+            "arm64" => emulator(ARM64, &image, &initrd, &format!("console=ttyAMA0 {init}")),
+            _ => emulator(X86_64, &image, &initrd, &format!("console=ttyS0 {init}")),
         };
-        let _machine = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
+        let _alone = alone();
         let start = Instant::now();
         let mut run = Run::argv(argv).limit(limit).start();
         run.wait_until("the guest's end", |run| run.has_line(OVER) || run.has_ended());
@@ -151,29 +178,34 @@ pub fn cache() -> Option<PathBuf> {
     cache.or_else(home)
 }
 
-/// Everything that all guests have.
+/// Everything that all guests of this architecture have.
 pub static BASE: LazyLock<Option<Initramfs>> = LazyLock::new(|| {
     let busybox = Path::new("/bin/busybox");
     if !busybox.exists() {
         skip("no /bin/busybox: install busybox-static");
         return None;
     }
+    Some(base(busybox, corral().parent().unwrap()))
+});
+
+/// A root with this shell and with the corral and the faults of a directory.
+fn base(busybox: &Path, home: &Path) -> Initramfs {
     let mut root = Initramfs::default();
     for directory in ["/proc", "/sys", "/dev", "/tmp", "/freezer"] {
         root.directory(directory);
     }
     root.device("/dev/console", 5, 1);
     root.device("/dev/null", 1, 3);
-    root.program(busybox);
+    root.program_at(busybox, "/bin/busybox");
     for applet in APPLETS {
         root.link(format!("/bin/{applet}"), "busybox");
     }
-    root.program(&corral());
-    for row in ROWS {
-        root.program(&super::common::fault(row.fault));
+    let faults = ROWS.iter().map(|row| fault(row.fault));
+    for program in iter::once(corral()).chain(faults) {
+        root.program(&home.join(program.file_name().unwrap()));
     }
-    Some(root)
-});
+    root
+}
 
 /// The first lines of an init. `C` is corral, `F` where the faults are.
 const PREPARE: &str = "#!/bin/sh
@@ -208,16 +240,22 @@ fn user_mode(image: &Path, initrd: &Path, directory: &Path, init: &str) -> Vec<O
     argv
 }
 
+/// The two processors take turns on one thread: on two, the emulator may run a
+/// breakpoint that the kernel set in its own text after it was taken away
+/// (`Oops: int3`).
+const X86_64: &str = "qemu-system-x86_64 -accel tcg,thread=single";
+
+/// A processor without pointer authentication, which the emulator is slow at.
+const ARM64: &str = "qemu-system-aarch64 -accel tcg,thread=single -M virt -cpu cortex-a72";
+
 /// A whole machine, emulated: its clock is slow, its races are real. With one
-/// processor they would not be: a fork storm is over before it has begun. The
-/// two take turns on one thread: on two, the emulator may run a breakpoint that
-/// the kernel set in its own text after it was taken away (`Oops: int3`).
-fn emulator(image: &Path, initrd: &Path, init: &str) -> Vec<OsString> {
-    let words = "qemu-system-x86_64 -accel tcg,thread=single -nodefaults -no-user-config -display none \
-                 -serial stdio -no-reboot -m 2048M -smp 2";
-    let mut argv: Vec<OsString> = words.split_whitespace().map(OsString::from).collect();
+/// processor they would not be: a fork storm is over before it has begun.
+fn emulator(machine: &str, image: &Path, initrd: &Path, line: &str) -> Vec<OsString> {
+    let words =
+        "-nodefaults -no-user-config -display none -serial stdio -no-reboot -m 2048M -smp 2";
+    let words = machine.split_whitespace().chain(words.split(' '));
+    let mut argv: Vec<OsString> = words.map(OsString::from).collect();
     argv.extend(["-kernel".into(), image.into(), "-initrd".into(), initrd.into()]);
-    let line = format!("console=ttyS0 quiet panic=-1 mitigations=off {init}");
-    argv.extend(["-append".into(), line.into()]);
+    argv.extend(["-append".into(), format!("quiet panic=-1 mitigations=off {line}").into()]);
     argv
 }
