@@ -4,25 +4,23 @@
 //! the very executable that runs it on this machine; or rows of it on a host with
 //! nothing mounted, with few pids, or with corral as the init. What ends as it
 //! should and what outlives it is counted from outside corral, and shown in a
-//! table: kernel, mode, faults that held, survivors.
+//! table: kernel, mode, faults that held, survivors. On AArch64 each row is shown
+//! too, and corral is the binary as it is installed.
 
 mod common;
 mod expect;
 mod kit;
 mod machine;
 
-use std::collections::HashMap;
 use std::fmt;
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::Once;
 use std::time::Duration;
 
-use common::{Run, skip};
-use expect::{By, Ends, ROWS, row};
-use machine::{BASE, Console, Kernel};
+use expect::{By, Ends, Enforced, ROWS, row};
+use machine::{BASE, Console, Cross, Kernel};
 use serde_json::{Value, json};
 
 /// The modes, each with the test executables that are run in it; the first has
@@ -63,6 +61,23 @@ fn the_fault_table_on_6_12() {
 #[test]
 fn the_fault_table_on_7() {
     fault_table(V7);
+}
+
+#[test]
+fn the_fault_table_on_aarch64() {
+    if !kit::have(&["qemu-system-aarch64"]) {
+        return;
+    }
+    let tests: Vec<&str> =
+        MODES.iter().flat_map(|(_, executables)| *executables).copied().collect();
+    let Some(built) = Cross::build("aarch64-unknown-linux-musl", &tests) else {
+        return;
+    };
+    let (script, programs) = table(|name| built.executables[name].clone());
+    if let Some(console) = ARM64.boot_foreign(&built, &programs, &script, LIMIT) {
+        print_rows(&console);
+        held(&ARM64, &console);
+    }
 }
 
 /// Everything mounted as a usual system has it.
@@ -194,53 +209,6 @@ fn judge(kernel: &Kernel, console: &Console, what: &str, due: usize) {
     println!("{}", console.text);
     assert_eq!((held, checks.len()), (due, due), "{}", console.text);
     assert_eq!(survivors, 0, "{}", console.text);
-}
-
-const AARCH64: &str = "aarch64-unknown-linux-musl";
-
-#[test]
-fn the_fault_table_on_aarch64() {
-    if !kit::have(&["qemu-system-aarch64"]) {
-        return;
-    }
-    let Some(built) = cross_build() else {
-        return;
-    };
-    let (script, programs) = table(|name| built[name].clone());
-    let home = programs[0].parent().unwrap().parent().unwrap();
-    let limit = Duration::from_secs(3000);
-    if let Some(console) = ARM64.boot_foreign(home, &programs, &script, limit) {
-        println!("{}", console.text);
-        held(&ARM64, &console);
-    }
-}
-
-/// Builds corral, the faults and the tests of a guest for [`AARCH64`], in a
-/// directory beside this build; the tests by name.
-fn cross_build() -> Option<HashMap<String, PathBuf>> {
-    let mut rustc = Command::new("rustc");
-    rustc.args(["--print", "target-libdir", "--target", AARCH64]);
-    let library = rustc.output().unwrap().stdout;
-    if !Path::new(str::from_utf8(&library).unwrap().trim_end()).exists() {
-        skip(&format!("no Rust for {AARCH64}: rustup target add {AARCH64}"));
-        return None;
-    }
-    let _alone = machine::alone();
-    let words = "test --no-run --quiet --message-format=json --test faults --test enforced_limits";
-    let build = Run::argv([env!("CARGO")]).args(words.split(' ')).args(["--target", AARCH64]);
-    let directory = common::corral().ancestors().nth(2).unwrap().to_owned();
-    let build = build.env("CARGO_TARGET_DIR", directory).env("CARGO_PROFILE_DEV_STRIP", "symbols");
-    let outcome = build.limit(LIMIT).run();
-    outcome.assert_status(0);
-    let messages = outcome.stdout.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
-    let messages = messages.map(|line| serde_json::from_slice::<Value>(line).unwrap());
-    let tests = messages.filter(|message| message["profile"]["test"] == true);
-    let tests = tests.map(|test| (test["target"]["name"].clone(), test["executable"].clone()));
-    Some(
-        tests
-            .map(|(name, path)| (name.as_str().unwrap().to_owned(), path.as_str().unwrap().into()))
-            .collect(),
-    )
 }
 
 /// What can be missing on a host, and what is mounted nevertheless.
@@ -506,6 +474,23 @@ fn report(kernel: &Kernel, console: &Console, mode: &str, faults: &str, survivor
     HEAD.call_once(|| line([&"kernel", &"release", &"mode", &"faults", &"survivors", &"seconds"]));
     let seconds = console.elapsed.as_secs();
     line([&kernel.name, &console.said("kernel"), &mode, &faults, &survivors, &seconds]);
+}
+
+/// The table itself, a line a row, as [`report`].
+fn print_rows(console: &Console) {
+    for row in ROWS {
+        let cell = |mode: &str| {
+            let part = format!("{mode}-faults");
+            match row.enforced {
+                Enforced::Never(_) if mode == "enforced" => "not here",
+                _ if console.skipped(&part).contains(&row.name) => "skipped",
+                _ if console.passed(&part).contains(row.name) => "ok",
+                _ => "FAILED",
+            }
+        };
+        let (fallback, enforced) = (cell("fallback"), cell("enforced"));
+        let _ = writeln!(io::stderr(), "{:28} fallback {fallback:8} enforced {enforced}", row.name);
+    }
 }
 
 /// The newest build of another test target. It must not be older than its

@@ -97,7 +97,12 @@ pub fn corral() -> PathBuf {
 
 /// A fault program; they lie beside corral.
 pub fn fault(name: &str) -> PathBuf {
-    let path = corral().with_file_name(name);
+    fault_in(corral().parent().unwrap(), name)
+}
+
+/// A fault program of another build.
+pub fn fault_in(directory: &Path, name: &str) -> PathBuf {
+    let path = directory.join(name);
     assert!(path.exists(), "no {}: build the faults with a plain `cargo test`", path.display());
     path
 }

@@ -10,19 +10,20 @@
 
 #![allow(dead_code, reason = "each test file uses its own part of this")]
 
+mod cross;
 mod initramfs;
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs;
-use std::iter;
 use std::path::{Path, PathBuf};
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+pub use cross::Cross;
 pub use initramfs::Initramfs;
 
-use super::common::{Run, corral, fault, skip};
+use super::common::{Run, corral, fault_in, skip};
 use super::expect::ROWS;
 
 /// One guest at a time: two of them on two processors stop each other's in the
@@ -79,15 +80,16 @@ impl Kernel {
         self.boot_with(BASE.clone()?, programs, script, limit)
     }
 
-    /// The same on another architecture, with its corral in that directory.
+    /// The same on another architecture.
     pub fn boot_foreign(
         &self,
-        home: &Path,
+        built: &Cross,
         programs: &[PathBuf],
         script: &str,
         limit: Duration,
     ) -> Option<Console> {
-        let root = base(&self.image()?.with_file_name("busybox"), home);
+        let busybox = self.image()?.with_file_name("busybox");
+        let root = base(&busybox, &built.corral, built.home());
         self.boot_with(root, programs, script, limit)
     }
 
@@ -185,11 +187,11 @@ pub static BASE: LazyLock<Option<Initramfs>> = LazyLock::new(|| {
         skip("no /bin/busybox: install busybox-static");
         return None;
     }
-    Some(base(busybox, corral().parent().unwrap()))
+    Some(base(busybox, &corral(), corral().parent().unwrap()))
 });
 
-/// A root with this shell and with the corral and the faults of a directory.
-fn base(busybox: &Path, home: &Path) -> Initramfs {
+/// A root with this shell and the faults of a directory, and there this corral.
+fn base(busybox: &Path, corral: &Path, home: &Path) -> Initramfs {
     let mut root = Initramfs::default();
     for directory in ["/proc", "/sys", "/dev", "/tmp", "/freezer"] {
         root.directory(directory);
@@ -200,9 +202,9 @@ fn base(busybox: &Path, home: &Path) -> Initramfs {
     for applet in APPLETS {
         root.link(format!("/bin/{applet}"), "busybox");
     }
-    let faults = ROWS.iter().map(|row| fault(row.fault));
-    for program in iter::once(corral()).chain(faults) {
-        root.program(&home.join(program.file_name().unwrap()));
+    root.program_at(corral, home.join("corral"));
+    for row in ROWS {
+        root.program(&fault_in(home, row.fault));
     }
     root
 }
