@@ -68,9 +68,9 @@ fn the_fault_table_on_aarch64() {
     if !kit::have(&["qemu-system-aarch64"]) {
         return;
     }
-    let tests: Vec<&str> =
+    let names: Vec<&str> =
         MODES.iter().flat_map(|(_, executables)| *executables).copied().collect();
-    let Some(built) = Cross::build("aarch64-unknown-linux-musl", &tests) else {
+    let Some(built) = Cross::build("aarch64-unknown-linux-musl", &names) else {
         return;
     };
     let (script, programs) = table(|name| built.executables[name].clone());
