@@ -1,91 +1,104 @@
 //! What if the kernel, or a seccomp filter, knows a newer call not?
 //!
-//! Each call with a fallback is made to answer ENOSYS or EPERM, by strace's
-//! injection, in corral and in everything below it: the run is ended, proved and
-//! reported all the same.
+//! Each call with a fallback answers ENOSYS or EPERM (`common::refuse`), in corral
+//! and in everything below it. A tree is ended and a clean run is clean all the
+//! same, and the fault table holds in both modes: all of it where all of these
+//! calls are refused; where one is, the rows that stand for its uses, or with
+//! `CORRAL_TEST_REFUSED=all` in the environment all of it too.
 
 mod common;
+mod expect;
 mod kit;
 
 use std::time::Duration;
 
-use common::Run;
-use kit::have;
+use common::refuse::{CALLS, ERRORS};
+use common::{Run, root_or_skip};
+use expect::ROWS;
+use kit::{assert_record, test_executable};
 
 /// Everything to be ended, however it detached, and the last words of a trap.
 const TREE: &str = "trap 'echo ended; exit 0' TERM; setsid sleep 30 & sleep 30 & wait";
 
-fn refused(calls: &str, error: &str, options: &[&str]) {
-    if !have(&["strace", "prlimit"]) {
-        return;
+/// Rows that start, look, signal, stop, relay and outrun.
+const SOME: [&str; 9] = [
+    "close_stdio_relayed",
+    "count_signals",
+    "exit_with_7",
+    "flood_relayed",
+    "fork_storm_tree",
+    "kill_parent",
+    "setsid_double_fork",
+    "stopped_children",
+    "traced_by_corral",
+];
+
+/// A whole table where both processors are busy.
+const LIMIT: Duration = Duration::from_secs(540);
+
+fn everything() -> String {
+    CALLS.map(|call| call.0).join(",")
+}
+
+/// One at a time, and all together, with each error.
+fn each_refusal(mut run: impl FnMut(&str)) {
+    let alone = CALLS.map(|call| call.0.to_owned());
+    for calls in alone.into_iter().chain([everything()]) {
+        ERRORS.iter().for_each(|(error, _)| run(&format!("{calls}:{error}")));
     }
-    let inject = format!("inject={calls}:error={error}");
-    let corral = common::corral();
-    let words =
-        ["prlimit", "--nofile=256", "strace", "-f", "-qq", "-o", "/dev/null", "-e", &inject];
-    let place = tempfile::tempdir().unwrap();
-    let json = format!("--json={}", place.path().join("record").display());
-    let all = ["--wall=600ms", "--grace=20s", &json, "--", "sh", "-c", TREE];
-    let argv = words.into_iter().chain([corral.to_str().unwrap()]).chain(options.iter().copied());
-    let outcome = Run::argv(argv.chain(all)).run();
-    let what = format!("{calls} {error}: {outcome:#?}");
-    assert_eq!(outcome.status, Some(124), "{what}");
-    outcome.assert_nothing_left();
-    assert!(outcome.elapsed < Duration::from_secs(15), "{what}");
-    assert_eq!(outcome.stdout, b"ended\n", "{what}");
-    let text = std::fs::read(place.path().join("record")).unwrap();
-    let record: serde_json::Value = serde_json::from_slice(&text).unwrap();
-    assert_eq!(record["cause"], "wall", "{what}");
-    assert_eq!((&record["proved"], &record["escalated"]), (&true.into(), &false.into()), "{what}");
-}
-
-macro_rules! tests {
-    ($($name:ident $calls:literal $options:expr;)*) => {
-        $(
-            #[test]
-            fn $name() {
-                for error in ["ENOSYS", "EPERM"] {
-                    refused($calls, error, &$options);
-                }
-            }
-        )*
-    };
-}
-
-tests! {
-    clone3 "clone3" [];
-    pidfd_open "pidfd_open" [];
-    pidfd_send_signal "pidfd_send_signal" [];
-    close_range "close_range" ["--close-fds"];
-    splice "splice" ["--max-output=1M"];
-    kcmp "kcmp" ["--max-output=1M"];
-    faccessat2 "faccessat2" [];
-    sched_setscheduler "sched_setscheduler" [];
-    all_together "clone3,pidfd_open,pidfd_send_signal,close_range,splice,kcmp,faccessat2" ["--max-output=1M"];
 }
 
 #[test]
-fn without_any_of_them_a_clean_run_is_clean() {
-    if !have(&["strace"]) {
+fn a_tree_is_ended_without_them() {
+    if !root_or_skip() {
         return;
     }
-    let corral = common::corral();
-    let inject = "inject=clone3,pidfd_open,close_range,faccessat2:error=ENOSYS";
-    let outcome = Run::argv([
-        "strace",
-        "-f",
-        "-qq",
-        "-o",
-        "/dev/null",
-        "-e",
-        inject,
-        corral.to_str().unwrap(),
-        "--",
-        "sh",
-        "-c",
-        "echo hi; exit 7",
-    ])
-    .run();
-    outcome.assert_status(7);
-    assert_eq!((&outcome.stdout[..], &outcome.stderr[..]), (&b"hi\n"[..], ""));
+    each_refusal(|refused| {
+        let run = Run::corral(&["--wall=600ms", "--grace=20s", "--close-fds", "--max-output=1M"]);
+        let outcome = run.command(["sh", "-c", TREE]).refusing(refused).run();
+        assert_eq!(outcome.status, Some(124), "{refused}: {outcome:#?}");
+        outcome.assert_nothing_left();
+        assert_eq!(outcome.stdout, b"ended\n", "{refused}: {outcome:#?}");
+        assert_record(&outcome, "wall", 124);
+        assert_eq!(outcome.record("/proved"), true, "{refused}: {outcome:#?}");
+        assert_eq!(outcome.record("/escalated"), false, "{refused}: {outcome:#?}");
+    });
+}
+
+#[test]
+fn a_clean_run_is_clean_without_them() {
+    if !root_or_skip() {
+        return;
+    }
+    each_refusal(|refused| {
+        let outcome =
+            Run::corral(&[]).command(["sh", "-c", "echo hi; exit 7"]).refusing(refused).run();
+        assert_eq!(outcome.status, Some(7), "{refused}: {outcome:#?}");
+        assert_eq!((&outcome.stdout[..], &outcome.stderr[..]), (&b"hi\n"[..], ""), "{refused}");
+    });
+}
+
+#[test]
+fn the_fault_table_without_them() {
+    if !root_or_skip() {
+        return;
+    }
+    let all = std::env::var("CORRAL_TEST_REFUSED").is_ok_and(|asked| asked == "all");
+    each_refusal(|refused| {
+        let names = |rows: &[&str], mode| -> Vec<String> {
+            rows.iter().map(|row| format!("{mode}::{row}")).collect()
+        };
+        let rows: Vec<_> = if all || refused.starts_with(&everything()) {
+            ROWS.iter().map(|row| row.name).collect()
+        } else {
+            SOME.to_vec()
+        };
+        let run = Run::argv([test_executable("faults")]).args(["--exact"]);
+        let run = run.args(names(&rows, "fallback")).args(names(&rows, "enforced"));
+        let outcome = run.env("CORRAL_TEST_REFUSE", refused).limit(LIMIT).run();
+        let said = String::from_utf8_lossy(&outcome.stdout);
+        assert_eq!(outcome.status, Some(0), "{refused}: {said} {}", outcome.stderr);
+        let held = said.lines().filter(|line| line.ends_with(" ... ok")).count();
+        assert_eq!(held, 2 * rows.len(), "{refused}: {said}");
+    });
 }

@@ -13,13 +13,13 @@ mod kit;
 mod machine;
 
 use std::fmt;
-use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Once;
 use std::time::Duration;
 
 use expect::{By, Ends, Enforced, ROWS, row};
+use kit::test_executable;
 use machine::{BASE, Console, Cross, Kernel};
 use serde_json::{Value, json};
 
@@ -491,28 +491,4 @@ fn print_rows(console: &Console) {
         let (fallback, enforced) = (cell("fallback"), cell("enforced"));
         let _ = writeln!(io::stderr(), "{:28} fallback {fallback:8} enforced {enforced}", row.name);
     }
-}
-
-/// The newest build of another test target. It must not be older than its
-/// sources, as when only this target was built.
-fn test_executable(name: &str) -> PathBuf {
-    let own = std::env::current_exe().unwrap();
-    let home = own.parent().unwrap();
-    let age = |path: &Path| fs::metadata(path).unwrap().modified().unwrap();
-    let built = fs::read_dir(home)
-        .unwrap()
-        .map(|entry| entry.unwrap().path())
-        .filter(|path| {
-            let file = path.file_name().unwrap().to_str().unwrap();
-            let hash = file.strip_prefix(name).and_then(|rest| rest.strip_prefix('-'));
-            hash.is_some_and(|hash| hash.bytes().all(|byte| byte.is_ascii_hexdigit()))
-        })
-        .max_by_key(|path| age(path))
-        .unwrap_or_else(|| panic!("no {name}: build it with a plain `cargo test`"));
-    let sources = fs::read_to_string(built.with_extension("d")).unwrap();
-    for source in sources.lines().filter_map(|line| line.strip_suffix(':')).map(Path::new) {
-        let old = source.exists() && age(source) > age(&built);
-        assert!(!old, "{} is newer than {}: a plain `cargo test`", source.display(), name);
-    }
-    built
 }

@@ -21,6 +21,7 @@
 
 mod ground;
 mod outcome;
+pub mod refuse;
 mod run;
 mod stream;
 

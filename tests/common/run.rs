@@ -22,7 +22,7 @@ use rustix::process::{Gid, Pid, PidfdFlags, Signal, Uid, pidfd_open, pidfd_send_
 use super::ground::{Ground, Survivor, children};
 use super::outcome::{Outcome, read_record};
 use super::stream::Stream;
-use super::{corral, fault, install, mode_asked, no_newborn, open_to_all};
+use super::{corral, fault, install, mode_asked, no_newborn, open_to_all, refuse};
 
 /// A run that takes longer has hung.
 const HARD_LIMIT: Duration = Duration::from_secs(45);
@@ -61,6 +61,7 @@ pub struct Run {
     keep: usize,
     limit: Duration,
     hook: Option<Hook>,
+    refused: Option<String>,
 }
 
 impl Run {
@@ -82,6 +83,7 @@ impl Run {
             keep: KEEP,
             limit: HARD_LIMIT,
             hook: None,
+            refused: refuse::asked(),
         }
     }
 
@@ -167,6 +169,12 @@ impl Run {
     /// fault are copied to where that user can reach them.
     pub fn uid(mut self, uid: u32) -> Self {
         self.uid = Some(uid);
+        self
+    }
+
+    /// Where these calls are refused, as [`refuse`] has it; needs root.
+    pub fn refusing(mut self, what: &str) -> Self {
+        self.refused = Some(what.into());
         self
     }
 
@@ -265,6 +273,7 @@ impl Run {
         }
         let (closed, uid) = (self.closed, self.uid);
         let mut hook = self.hook;
+        let refused = self.refused.map(|what| refuse::filter(&what));
         // SAFETY: raw system calls on values made before the fork; the hook has
         // promised the same.
         unsafe {
@@ -273,6 +282,9 @@ impl Run {
                 heed_signals()?;
                 if let Some(hook) = &mut hook {
                     hook()?;
+                }
+                if let Some(filter) = &refused {
+                    refuse::install(filter)?;
                 }
                 if let Some(uid) = uid {
                     become_user(uid)?;
