@@ -34,7 +34,7 @@ pub fn end_orphans(run: &mut Run) -> u8 {
     // Without it the loop looks at the tree at each of its own deadlines.
     let children = signal::signalfd(SignalSet::EMPTY.with(process::SIGCHLD)).ok();
 
-    let mut state = State::START;
+    let mut state = State::start(&rules, began);
     let mut event = Some(Event::Lost { cause: CAUSE });
     let proved = loop {
         if let Some((_, proved)) = state.done() {
@@ -69,7 +69,10 @@ pub fn end_orphans(run: &mut Run) -> u8 {
                 Action::Drain => event = Some(Event::Drained),
                 // A loss is killed at once, and the relay died with the
                 // supervisor.
-                Action::ListLeftovers | Action::Signal(_) | Action::GiveUpOutput => {}
+                Action::ListLeftovers
+                | Action::Measure
+                | Action::Signal(_)
+                | Action::GiveUpOutput => {}
             }
         }
     };

@@ -17,6 +17,7 @@ use crate::os::sink::{self, Sink};
 use crate::policy::machine::Rules;
 use crate::policy::time::{Instant, Span};
 use crate::policy::verdict;
+use crate::policy::watch::{CpuLimit, Limits};
 use crate::report::record::{Record, Text};
 use crate::report::{json, message};
 use crate::sys::errno::Errno;
@@ -77,6 +78,10 @@ impl Run {
         let steps = plan.signals.steps.map(|step| (step.signal, step.wait.unwrap_or(plan.grace)));
         Rules {
             wall: plan.wall.map(|wall| started.plus(wall)),
+            limits: Limits {
+                idle: plan.idle,
+                cpu: plan.cpu.map(|limit| CpuLimit { limit, processors: process::processors() }),
+            },
             linger: plan.linger,
             grace: plan.grace,
             prove: plan.prove,

@@ -22,6 +22,7 @@ use crate::cli::plan::Scope;
 use crate::os::cgroup::Watch;
 use crate::os::host;
 use crate::os::namespace::Unfinished;
+use crate::os::procfs::Proc;
 use crate::os::spawn::{Failure, Newborn};
 use crate::os::tree::SUPERVISOR_NAME;
 use crate::policy::cause::Cause;
@@ -129,6 +130,10 @@ impl Supervisor {
                 .map_err(not_started("make the pipes for the command's output", advice))?;
             relay = Some(made);
         }
+        if run.plan.cpu.is_some() && run.group.is_none() && Proc::open().is_none() {
+            let advice = "mount /proc, or run corral where it can make a cgroup";
+            return Err(run::refuse("enforce", b"--cpu", Errno::ENOENT, advice));
+        }
         let args = run.start.args.from(run.plan.command);
         let mut newborn = Newborn::new(args, run.start.environment, process::getpid());
         newborn.ends = relay.as_ref().map_or([None; 2], Relay::ends);
@@ -154,9 +159,10 @@ impl Supervisor {
         let (counts, memory) = (run.sink.is_some(), run.plan.mem.is_some());
         sweep.interest = Interest { counts, memory };
         sweep.is_init = run.plan.pid_namespace;
+        let rules = run.rules(started);
         Ok(Self {
-            rules: run.rules(started),
-            state: State::START,
+            rules,
+            state: State::start(&rules, started),
             now: started,
             sweep,
             occupied: None,
@@ -375,6 +381,9 @@ impl Supervisor {
         if draining && progress.moved {
             self.feed(Event::Moved);
         }
+        if self.rules.limits.idle.is_some() {
+            self.feed(Event::Output { seen: progress.seen > 0, held: progress.held });
+        }
         if progress.over_limit {
             self.feed(Event::Limit(Cause::Output));
         }
@@ -404,6 +413,10 @@ impl Supervisor {
         match action {
             Action::Kill => self.feed(Event::Pass { alive: self.alive }),
             Action::Signal(_) => self.feed(Event::Signalled),
+            Action::Measure => {
+                let used = self.sweep.cpu_time_ns();
+                self.feed(Event::Used(Span(used)));
+            }
             Action::MarkOver(_)
             | Action::ListLeftovers
             | Action::ListSurvivors
@@ -413,7 +426,10 @@ impl Supervisor {
     }
 
     fn carry_out(&mut self, action: Action) {
-        if !matches!(action, Action::MarkOver(Cause::Exited | Cause::Exec) | Action::Drain) {
+        if !matches!(
+            action,
+            Action::MarkOver(Cause::Exited | Cause::Exec) | Action::Drain | Action::Measure
+        ) {
             self.sweep.hurry();
         }
         let most = if self.run.sink.is_some() { MOST_LISTED } else { FEW };
@@ -425,6 +441,8 @@ impl Supervisor {
                     self.tree_at_cause = self.sweep.list(most);
                 }
             }
+            // Its answer is an event.
+            Action::Measure => {}
             Action::ListLeftovers => self.leftovers = self.sweep.list(most),
             Action::Signal(signal) => {
                 let first = self.steps.first_signal.is_none();

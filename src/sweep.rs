@@ -213,6 +213,26 @@ impl Sweep {
         }
     }
 
+    /// How much CPU time the tree has used, in nanoseconds: what the group has counted, or what
+    /// those in /proc and those that somebody has waited for did, if that is more.
+    pub fn cpu_time_ns(&mut self) -> u64 {
+        let ticks_per_second = self.ticks_per_second.max(1);
+        let (tree, group) = self.tree();
+        let mut ticks = 0u64;
+        if tree.walk_with_dead(group).is_ok() {
+            for member in tree.found() {
+                let Stat { cpu_ticks, waited_ticks, .. } = member.stat;
+                ticks = ticks.saturating_add(cpu_ticks).saturating_add(waited_ticks);
+            }
+        }
+        let seen = ticks.saturating_mul(1_000_000) / ticks_per_second;
+        let [user, system] = group.map_or([None; 2], Group::cpu_time);
+        let grouped = user.unwrap_or(0).saturating_add(system.unwrap_or(0));
+        let reaped = process::usage_of_children();
+        let waited = reaped.user_us.saturating_add(reaped.system_us);
+        grouped.max(seen.saturating_add(waited)).saturating_mul(1000)
+    }
+
     fn reap_children(&mut self) -> Reaped {
         for _ in 0..REAP_AT_ONCE {
             if let Some(tree) = &self.tree {

@@ -116,6 +116,10 @@ pub struct Plan {
     pub command: usize,
     /// `--wall`.
     pub wall: Option<Span>,
+    /// `--idle`.
+    pub idle: Option<Span>,
+    /// `--cpu`.
+    pub cpu: Option<Span>,
     /// `--grace`.
     pub grace: Span,
     /// `--prove`.
@@ -176,6 +180,8 @@ impl Plan {
     pub const DEFAULT: Self = Self {
         command: 0,
         wall: None,
+        idle: None,
+        cpu: None,
         grace: Span::from_secs(1),
         prove: Span::from_secs(5),
         linger: Span::from_millis(100),
@@ -214,6 +220,6 @@ impl Plan {
     /// Whether corral has to see the command's output.
     #[must_use]
     pub const fn relays(&self) -> bool {
-        self.max_output.is_some() || self.output_limit.is_some()
+        self.idle.is_some() || self.max_output.is_some() || self.output_limit.is_some()
     }
 }

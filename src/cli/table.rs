@@ -125,6 +125,24 @@ options! {
         wants: DURATION,
         kin: "timeout time time-limit",
     }
+    Idle {
+        name: "idle",
+        metavar: Some("DURATION"),
+        help: "end the run when neither stdout nor stderr had a byte for so long",
+        default: None,
+        group: Limits,
+        wants: DURATION,
+        kin: "idle-timeout inactivity no-output-timeout",
+    }
+    Cpu {
+        name: "cpu",
+        metavar: Some("DURATION"),
+        help: "end the run when its processes have used so much CPU time",
+        default: None,
+        group: Limits,
+        wants: DURATION,
+        kin: "cpu-time cpu-limit",
+    }
     MaxOutput {
         name: "max-output",
         metavar: Some("HEAD[+TAIL]"),
@@ -337,13 +355,14 @@ options! {
 }
 
 /// Exit statuses other than the command's own, and what each means.
-pub const STATUSES: [(&str, &str); 10] = [
+pub const STATUSES: [(&str, &str); 11] = [
     ("118", "it would be 0, but the record is incomplete"),
     ("119", "it would be 0, but --leftovers=fail found some"),
     ("120", "not proved: something may be alive"),
     ("121", "--output-limit was passed"),
     ("122", "--mem was reached"),
-    ("124", "--wall was reached"),
+    ("123", "--idle was reached"),
+    ("124", "--wall or --cpu was reached"),
     ("125", "corral was misused or could not start the run"),
     ("126", "COMMAND could not be executed"),
     ("127", "COMMAND was not found"),
@@ -418,6 +437,7 @@ mod tests {
             verdict::NOT_PROVED,
             verdict::OUTPUT,
             verdict::MEMORY,
+            verdict::STUCK,
             verdict::TIME,
             verdict::MISUSE,
             verdict::NOT_EXECUTABLE,

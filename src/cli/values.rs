@@ -21,6 +21,8 @@ pub(super) fn set(plan: &mut Plan, row: &Row, value: &'static CStr) -> Result<()
     let text = value.to_bytes();
     match row.opt {
         Opt::Wall => plan.wall = Some(limit(duration(text)?, Span::ZERO)?),
+        Opt::Idle => plan.idle = Some(limit(duration(text)?, Span::ZERO)?),
+        Opt::Cpu => plan.cpu = Some(limit(duration(text)?, Span::ZERO)?),
         Opt::MaxOutput => plan.max_output = Some(max_output(text)?),
         Opt::OutputLimit => plan.output_limit = Some(limit(size(text)?, 0)?),
         Opt::Mem => plan.mem = Some(limit(size(text)?, 0)?),
@@ -178,6 +180,8 @@ mod tests {
             ("--signal-scope=command", Plan { scope: Scope::Command, ..base }),
             ("--leftovers=fail", Plan { leftovers: Leftovers::Fail, ..base }),
             ("--leftovers=wait", Plan { leftovers: Leftovers::Wait, ..base }),
+            ("--idle=2m", Plan { idle: Some(Span::from_secs(120)), ..base }),
+            ("--cpu=500ms", Plan { cpu: Some(Span::from_millis(500)), ..base }),
             ("--max-output=1K", Plan { max_output: Some(max), ..base }),
             ("--output-limit=5", Plan { output_limit: Some(5), ..base }),
             ("--mem=6M", Plan { mem: Some(6 << 20), ..base }),
@@ -233,7 +237,15 @@ mod tests {
 
     #[test]
     fn zero_is_no_limit_but_a_fine_wait() {
-        for option in ["--wall=0", "--wall=0s", "--output-limit=0K", "--mem=0", "--pids=0"] {
+        for option in [
+            "--wall=0",
+            "--wall=0s",
+            "--idle=0",
+            "--cpu=0s",
+            "--output-limit=0K",
+            "--mem=0",
+            "--pids=0",
+        ] {
             assert_eq!(refused(option), "a limit of zero would end every run at once");
         }
         assert_eq!(with("--grace=0").grace, Span::ZERO);
@@ -245,7 +257,7 @@ mod tests {
     #[test]
     fn bad_numbers_say_what_is_wanted() {
         let wants = "it wants a duration such as 1.5s, 90m or 2h";
-        for name in ["wall", "grace", "prove", "linger"] {
+        for name in ["wall", "idle", "cpu", "grace", "prove", "linger"] {
             assert_eq!(refused(&format!("--{name}=")), wants);
             assert_eq!(refused(&format!("--{name}=-1s")), wants);
             let bare = refused(&format!("--{name}=5"));

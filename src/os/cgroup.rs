@@ -222,15 +222,20 @@ impl Group {
         found
     }
 
+    /// User and system time used in it so far, in microseconds.
+    #[must_use]
+    pub fn cpu_time(&self) -> [Option<u64>; 2] {
+        let mut buffer = [0; 1024];
+        let text = read(&self.dir, c"cpu.stat", &mut buffer).unwrap_or_default();
+        [keyed(text, b"user_usec"), keyed(text, b"system_usec")]
+    }
+
     /// What was counted in it.
     #[must_use]
     pub fn counts(&self) -> Counts {
         let mut buffer = [0; 1024];
         let mut counts = Counts::default();
-        if let Ok(text) = read(&self.dir, c"cpu.stat", &mut buffer) {
-            counts.cpu_user_us = keyed(text, b"user_usec");
-            counts.cpu_system_us = keyed(text, b"system_usec");
-        }
+        [counts.cpu_user_us, counts.cpu_system_us] = self.cpu_time();
         let mut single = |file| {
             let text = read(&self.dir, file, &mut buffer).ok()?;
             number(text.trim_ascii_end())

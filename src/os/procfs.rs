@@ -39,6 +39,8 @@ pub struct Stat {
     pub sid: i32,
     /// User and system time in clock ticks.
     pub cpu_ticks: u64,
+    /// The same of the children that it has waited for, and of theirs.
+    pub waited_ticks: u64,
     /// Threads, the first one counted even when it has exited.
     pub threads: u64,
     /// Start time in clock ticks since boot.
@@ -84,10 +86,12 @@ pub fn parse_stat(line: &[u8]) -> Option<Stat> {
     let sid = number(fields.next()?)?;
     let user: u64 = number(fields.nth(14 - 7)?)?;
     let system: u64 = number(fields.next()?)?;
-    let threads = number(fields.nth(20 - 16)?)?;
+    let waited: [u64; 2] = [number(fields.next()?)?, number(fields.next()?)?];
+    let threads = number(fields.nth(20 - 18)?)?;
     let start = number(fields.nth(22 - 21)?)?;
     let cpu_ticks = user.saturating_add(system);
-    Some(Stat { pid, name, state, ppid, pgid, sid, cpu_ticks, threads, start })
+    let waited_ticks = waited[0].saturating_add(waited[1]);
+    Some(Stat { pid, name, state, ppid, pgid, sid, cpu_ticks, waited_ticks, threads, start })
 }
 
 /// A decimal number, the whole of `text`; `-1` and the like are no number here,
@@ -326,7 +330,8 @@ mod tests {
         let stat = parse_stat(LINE).expect("a good line");
         assert_eq!((stat.pid, stat.name()), (4711, &b"sleep"[..]));
         assert_eq!((stat.state, stat.ppid, stat.pgid, stat.sid), (b'S', 12, 13, 14));
-        assert_eq!((stat.cpu_ticks, stat.threads, stat.start), (12, 3, 987_654));
+        assert_eq!((stat.cpu_ticks, stat.waited_ticks), (12, 3));
+        assert_eq!((stat.threads, stat.start), (3, 987_654));
         assert!(stat.is_alive() && !stat.is_stopped());
     }
 

@@ -492,6 +492,7 @@ const fn unknown(pid: i32, root: i32) -> Stat {
         pgid: 0,
         sid: 0,
         cpu_ticks: 0,
+        waited_ticks: 0,
         threads: 1,
         start: 0,
     }

@@ -15,6 +15,10 @@ pub enum Cause {
     Exec,
     /// `--wall`.
     Wall,
+    /// `--idle`.
+    Idle,
+    /// `--cpu`.
+    Cpu,
     /// `--output-limit`.
     Output,
     /// With `--mem`, the OOM killer acted in the group.
@@ -38,6 +42,8 @@ impl Cause {
             Self::Exited => "exited",
             Self::Exec => "exec",
             Self::Wall => "wall",
+            Self::Idle => "idle",
+            Self::Cpu => "cpu",
             Self::Output => "output",
             Self::Memory => "memory",
             Self::Cancelled { .. } => "cancelled",

@@ -12,10 +12,11 @@
 //!
 //! [`State::deadline`] is the only source of the loop's timeout.
 //!
-//! May use: `core`, `cause`, `time`.
+//! May use: `core`, `cause`, `time`, `watch`.
 
 use super::cause::Cause;
 use super::time::{Instant, Span};
+use super::watch::{Limits, Watch};
 
 /// How far a proof that goes well may be prolonged.
 pub const LONGEST_PROOF: Span = Span::from_secs(30);
@@ -35,6 +36,8 @@ pub const MOST_STEPS: usize = 4;
 pub struct Rules {
     /// When `--wall` is over.
     pub wall: Option<Instant>,
+    /// `--idle` and `--cpu`.
+    pub limits: Limits,
     /// `--linger`.
     pub linger: Span,
     /// `--grace`.
@@ -77,6 +80,8 @@ pub enum State {
     Running {
         /// The command itself has ended.
         ended: bool,
+        /// The clocks that stop with the run.
+        watch: Watch,
     },
     /// The command has ended, and what is left may end by itself.
     Lingering {
@@ -150,6 +155,15 @@ pub enum Event {
     },
     /// A limit was reached that others watch.
     Limit(Cause),
+    /// The streams were looked at.
+    Output {
+        /// Bytes came from the command.
+        seen: bool,
+        /// Some are held because our reader takes none.
+        held: bool,
+    },
+    /// The tree has used so much CPU time, dead members included.
+    Used(Span),
     /// One of corral's own two processes is gone.
     Lost {
         /// [`Cause::MonitorLost`] or [`Cause::SupervisorLost`].
@@ -177,6 +191,8 @@ pub enum Action {
     MarkOver(Cause),
     /// Note what outlived the command.
     ListLeftovers,
+    /// Measure the CPU time; answer with [`Event::Used`].
+    Measure,
     /// Send this signal and SIGCONT, once to each process; answer with
     /// [`Event::Signalled`].
     Signal(i32),
@@ -217,14 +233,20 @@ impl Actions {
 }
 
 impl State {
-    /// Before the command is started.
-    pub const START: Self = Self::Running { ended: false };
+    /// As the command is started.
+    #[must_use]
+    pub fn start(rules: &Rules, now: Instant) -> Self {
+        Self::Running { ended: false, watch: Watch::new(&rules.limits, now) }
+    }
 
     /// When the loop has to look again though nothing happens.
     #[must_use]
     pub fn deadline(&self, rules: &Rules) -> Option<Instant> {
         match *self {
-            Self::Running { .. } => rules.wall,
+            Self::Running { watch, .. } => {
+                let all = [rules.wall, watch.silent_at(), watch.measure_at()];
+                all.into_iter().flatten().min()
+            }
             // The wall limit ends the linger, though the cause stays.
             Self::Lingering { until, .. } => Some(rules.wall.map_or(until, |wall| until.min(wall))),
             Self::Grace { until, .. } => Some(until),
@@ -252,7 +274,7 @@ impl State {
 #[must_use]
 pub fn step(rules: &Rules, state: State, now: Instant, event: Event) -> (State, Actions) {
     match state {
-        State::Running { ended } => running(rules, ended, now, event),
+        State::Running { ended, watch } => running(rules, ended, watch, now, event),
         State::Lingering { cause, until } => lingering(rules, cause, until, now, event),
         State::Grace { cause, since, step, until, impatient } => match event {
             Event::TreeEmpty => drain(rules, cause, since, now, true),
@@ -279,6 +301,8 @@ pub fn step(rules: &Rules, state: State, now: Instant, event: Event) -> (State, 
             }
             Event::CommandEnded { .. }
             | Event::Limit(_)
+            | Event::Output { .. }
+            | Event::Used(_)
             | Event::Pass { .. }
             | Event::Moved
             | Event::Drained
@@ -307,6 +331,8 @@ pub fn step(rules: &Rules, state: State, now: Instant, event: Event) -> (State, 
             Event::CommandEnded { .. }
             | Event::Cancel { .. }
             | Event::Limit(_)
+            | Event::Output { .. }
+            | Event::Used(_)
             | Event::Signalled
             | Event::Lost { .. }
             | Event::Moved
@@ -329,6 +355,8 @@ pub fn step(rules: &Rules, state: State, now: Instant, event: Event) -> (State, 
             Event::CommandEnded { .. }
             | Event::TreeEmpty
             | Event::Limit(_)
+            | Event::Output { .. }
+            | Event::Used(_)
             | Event::Signalled
             | Event::Pass { .. } => (state, Actions::NONE),
         },
@@ -336,11 +364,17 @@ pub fn step(rules: &Rules, state: State, now: Instant, event: Event) -> (State, 
     }
 }
 
-fn running(rules: &Rules, ended: bool, now: Instant, event: Event) -> (State, Actions) {
-    let state = State::Running { ended };
+fn running(
+    rules: &Rules,
+    ended: bool,
+    watch: Watch,
+    now: Instant,
+    event: Event,
+) -> (State, Actions) {
+    let state = State::Running { ended, watch };
     match event {
         Event::CommandEnded { exec_failed: false } if rules.wait_for_leftovers => {
-            (State::Running { ended: true }, Actions::NONE)
+            (State::Running { ended: true, watch }, Actions::NONE)
         }
         Event::CommandEnded { exec_failed } => {
             let cause = if exec_failed { Cause::Exec } else { Cause::Exited };
@@ -359,8 +393,28 @@ fn running(rules: &Rules, ended: bool, now: Instant, event: Event) -> (State, Ac
             let (state, actions) = kill(rules, cause, now, now);
             (state, actions.after(Action::MarkOver(cause)))
         }
-        Event::Tick if rules.wall.is_some_and(|wall| now >= wall) => stop(rules, Cause::Wall, now),
-        Event::Signalled | Event::Pass { .. } | Event::Moved | Event::Drained | Event::Tick => {
+        Event::Output { seen, held } => {
+            let watch = watch.output(&rules.limits, now, seen, held);
+            (State::Running { ended, watch }, Actions::NONE)
+        }
+        Event::Used(used) => match watch.measured(&rules.limits, now, used) {
+            Some(watch) => (State::Running { ended, watch }, Actions::NONE),
+            None => stop(rules, Cause::Cpu, now),
+        },
+        Event::Tick => {
+            // Of two that are over the one that was first; of a tie, in this order.
+            let clocks = [(rules.wall, Cause::Wall), (watch.silent_at(), Cause::Idle)];
+            let over = clocks.into_iter().filter_map(|(at, cause)| Some((at?, cause)));
+            let first = over.min_by_key(|&(at, _)| at).filter(|&(at, _)| now >= at);
+            if let Some((_, cause)) = first {
+                stop(rules, cause, now)
+            } else if watch.measure_at().is_some_and(|at| now >= at) {
+                (state, Actions::one(Action::Measure))
+            } else {
+                (state, Actions::NONE)
+            }
+        }
+        Event::Signalled | Event::Pass { .. } | Event::Moved | Event::Drained => {
             (state, Actions::NONE)
         }
     }
@@ -386,6 +440,8 @@ fn lingering(
         }
         Event::CommandEnded { .. }
         | Event::Limit(_)
+        | Event::Output { .. }
+        | Event::Used(_)
         | Event::Signalled
         | Event::Pass { .. }
         | Event::Moved
@@ -411,6 +467,8 @@ fn signal(rules: &Rules, cause: Cause, now: Instant) -> (State, Actions) {
         Cause::Cancelled { signal } => (signal, true),
         Cause::Exited | Cause::Exec => (first, true),
         Cause::Wall
+        | Cause::Idle
+        | Cause::Cpu
         | Cause::Output
         | Cause::Memory
         | Cause::SupervisorLost
@@ -445,6 +503,8 @@ fn drain(
         Cause::Exited => rules.wall,
         Cause::Exec
         | Cause::Wall
+        | Cause::Idle
+        | Cause::Cpu
         | Cause::Output
         | Cause::Memory
         | Cause::Cancelled { .. }

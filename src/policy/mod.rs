@@ -7,3 +7,4 @@ pub mod cause;
 pub mod machine;
 pub mod time;
 pub mod verdict;
+pub mod watch;

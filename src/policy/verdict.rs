@@ -18,7 +18,9 @@ pub const NOT_PROVED: u8 = 120;
 pub const OUTPUT: u8 = 121;
 /// `--mem`.
 pub const MEMORY: u8 = 122;
-/// `--wall`.
+/// `--idle`.
+pub const STUCK: u8 = 123;
+/// `--wall`, `--cpu`.
 pub const TIME: u8 = 124;
 /// corral could not start the run, or was misused.
 pub const MISUSE: u8 = 125;
@@ -93,7 +95,8 @@ pub const fn status(outcome: &Outcome) -> u8 {
         },
         Cause::Exec if outcome.not_found => NOT_FOUND,
         Cause::Exec => NOT_EXECUTABLE,
-        Cause::Wall => TIME,
+        Cause::Wall | Cause::Cpu => TIME,
+        Cause::Idle => STUCK,
         Cause::Output => OUTPUT,
         Cause::Memory => MEMORY,
         Cause::Cancelled { signal } => signalled(signal),
@@ -136,6 +139,8 @@ mod tests {
             Cause::Exited,
             Cause::Exec,
             Cause::Wall,
+            Cause::Idle,
+            Cause::Cpu,
             Cause::Output,
             Cause::Memory,
             Cause::Cancelled { signal: 2 },
@@ -150,6 +155,8 @@ mod tests {
     #[test]
     fn a_limit_hides_the_commands_zero() {
         assert_eq!(status(&Outcome { cause: Cause::Wall, ..BASE }), TIME);
+        assert_eq!(status(&Outcome { cause: Cause::Cpu, ..BASE }), TIME);
+        assert_eq!(status(&Outcome { cause: Cause::Idle, ..BASE }), STUCK);
         assert_eq!(status(&Outcome { cause: Cause::Output, ..BASE }), OUTPUT);
         assert_eq!(status(&Outcome { cause: Cause::Memory, ..BASE }), MEMORY);
         let cancelled = Outcome { cause: Cause::Cancelled { signal: 15 }, ..BASE };

@@ -107,8 +107,8 @@ fn limits(json: &mut Json<'_>, plan: &Plan) {
     json.key("limits");
     json.open(b"{");
     json.field("wall_ns", plan.wall);
-    json.field("idle_ns", Value::Null);
-    json.field("cpu_ns", Value::Null);
+    json.field("idle_ns", plan.idle);
+    json.field("cpu_ns", plan.cpu);
     json.field("tool_limit_ns", Value::Null);
     json.field("after_result_ns", Value::Null);
     json.field("max_output_head_bytes", plan.max_output.map(|most| most.head));

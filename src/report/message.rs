@@ -227,9 +227,16 @@ impl Line<'_> {
                 self.count(record.leftovers.total, " process", " processes");
                 self.text(" behind");
             }
-            Cause::Wall => {
-                self.text("wall limit");
-                if let Some(span) = record.plan.wall {
+            Cause::Wall | Cause::Idle | Cause::Cpu => {
+                let plan = record.plan;
+                let (what, span) = match record.cause {
+                    Cause::Idle => ("idle", plan.idle),
+                    Cause::Cpu => ("CPU", plan.cpu),
+                    _ => ("wall", plan.wall),
+                };
+                self.text(what);
+                self.text(" limit");
+                if let Some(span) = span {
                     self.text(" of ");
                     self.span(span);
                 }

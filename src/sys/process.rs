@@ -164,6 +164,15 @@ pub fn set_realtime() -> Result<()> {
     errno::check_unit(unsafe { syscall!(SCHED_SETSCHEDULER, 0, policy, &raw const priority) })
 }
 
+/// How many processors this process may use (sched_getaffinity(2)).
+#[must_use]
+pub fn processors() -> u32 {
+    let mut mask = [0u64; 128];
+    // SAFETY: the kernel writes as many bytes as it is told to at most.
+    let _ = unsafe { syscall!(SCHED_GETAFFINITY, 0, size_of_val(&mask), mask.as_mut_ptr()) };
+    mask.iter().map(|bits| bits.count_ones()).sum::<u32>().max(1)
+}
+
 /// How many descriptors this process may have (prlimit(2), RLIMIT_NOFILE).
 #[must_use]
 pub fn most_descriptors() -> i32 {

@@ -2,9 +2,11 @@
 //! one.
 
 use super::*;
+use crate::policy::watch::CpuLimit;
 
 const RULES: Rules = Rules {
     wall: Some(Instant(1_000_000_000)),
+    limits: Limits { idle: None, cpu: None },
     linger: Span::from_millis(100),
     grace: Span::from_millis(500),
     prove: Span::from_millis(400),
@@ -14,7 +16,19 @@ const RULES: Rules = Rules {
     command_only: false,
 };
 
-const EVENTS: [Event; 13] = [
+/// Rules with all clocks.
+const WATCHED: Rules = Rules {
+    limits: Limits {
+        idle: Some(Span::from_millis(600)),
+        cpu: Some(CpuLimit { limit: Span::from_millis(1600), processors: 2 }),
+    },
+    ..RULES
+};
+
+const EVENTS: [Event; 16] = [
+    Event::Output { seen: true, held: false },
+    Event::Output { seen: false, held: true },
+    Event::Used(Span::from_millis(900)),
     Event::Signalled,
     Event::Moved,
     Event::CommandEnded { exec_failed: false },
@@ -63,6 +77,7 @@ fn enact(path: &mut Path, state: &State, actions: Actions, event: Event) {
                 path.listed += 1;
             }
             Action::ListSurvivors => assert!(path.kills > 0),
+            Action::Measure => assert_eq!(path.marked, 0, "measured after the run is over"),
             Action::Drain | Action::GiveUpOutput => {}
         }
     }
@@ -105,6 +120,7 @@ fn every_kind_of_rules() -> impl Iterator<Item = Rules> {
         [
             base,
             Rules { wall: None, ..base },
+            Rules { wait_for_leftovers, ..WATCHED },
             Rules { step_count: 1, grace: Span::ZERO, ..base },
             Rules { linger: Span::ZERO, prove: Span::ZERO, ..base },
         ]
@@ -115,7 +131,7 @@ fn every_kind_of_rules() -> impl Iterator<Item = Rules> {
 fn every_sequence_of_events_keeps_the_invariants() {
     let mut count = 0;
     for rules in every_kind_of_rules() {
-        walk(&rules, State::START, Instant(0), 5, Path::default(), &mut count);
+        walk(&rules, State::start(&rules, Instant(0)), Instant(0), 5, Path::default(), &mut count);
     }
     assert!(count > 500_000, "the walk was cut short: {count}");
 }
@@ -127,7 +143,7 @@ fn every_path_on_which_time_goes_on_ends() {
         let starts = EVENTS.into_iter().flat_map(|first| EVENTS.map(|second| (first, second)));
         for (first, second) in starts {
             let mut now = Instant(0);
-            let (state, _) = step(&rules, State::START, now, first);
+            let (state, _) = step(&rules, State::start(&rules, Instant(0)), now, first);
             let (mut state, _) = step(&rules, state, now, second);
             let mut alive = 1000u64;
             for _ in 0..10_000 {
@@ -140,6 +156,9 @@ fn every_path_on_which_time_goes_on_ends() {
                 if actions.iter().any(|action| action == Action::Kill) {
                     alive = alive.saturating_sub(1);
                     state = step(&rules, state, now, Event::Pass { alive }).0;
+                }
+                if actions.iter().any(|action| action == Action::Measure) {
+                    state = step(&rules, state, now, Event::Used(Span::ZERO)).0;
                 }
             }
             let waits_for_the_command = matches!(state, State::Running { .. });
@@ -154,7 +173,7 @@ fn every_path_on_which_time_goes_on_ends() {
 }
 
 fn run(rules: &Rules, events: &[(u64, Event)]) -> (State, Vec<Action>) {
-    let mut state = State::START;
+    let mut state = State::start(rules, Instant(0));
     let mut all = Vec::new();
     for &(millis, event) in events {
         let (next, actions) = step(rules, state, Instant(millis * 1_000_000), event);
@@ -253,6 +272,49 @@ fn what_outlives_the_command_is_not_asked_under_the_commands_scope() {
     assert_eq!(actions, expected);
     let (_, actions) = run(&rules, &[(1000, Event::Tick)]);
     assert_eq!(actions, [Action::MarkOver(Cause::Wall), Action::Signal(15)]);
+}
+
+#[test]
+fn silence_is_a_cause_unless_a_reader_keeps_the_bytes_back() {
+    let limits = Limits { cpu: None, ..WATCHED.limits };
+    let rules = Rules { limits, ..RULES };
+    let seen = Event::Output { seen: true, held: false };
+    let held = Event::Output { seen: false, held: true };
+    let idle = [Action::MarkOver(Cause::Idle), Action::Signal(15)];
+    assert_eq!(run(&rules, &[(599, Event::Tick), (600, Event::Tick)]).1, idle);
+    assert_eq!(run(&rules, &[(300, seen), (899, Event::Tick)]).1, []);
+    assert_eq!(run(&rules, &[(300, seen), (900, Event::Tick)]).1, idle);
+    assert_eq!(run(&rules, &[(300, held), (999, Event::Tick)]).1, []);
+    // Once the run is over no late byte begins anything anew.
+    let late = [(600, Event::Tick), (610, seen), (899, Event::Tick), (900, Event::Tick)];
+    assert_eq!(run(&rules, &late).1, [&idle[..], &[Action::Signal(2)]].concat());
+}
+
+#[test]
+fn of_two_clocks_the_first_is_the_cause_and_of_a_tie_the_wall() {
+    let cause = |idle: u64| {
+        let limits = Limits { idle: Some(Span::from_millis(idle)), cpu: None };
+        run(&Rules { limits, ..RULES }, &[(2000, Event::Tick)]).1.first().copied()
+    };
+    assert_eq!(cause(999), Some(Action::MarkOver(Cause::Idle)));
+    assert_eq!(cause(1000), Some(Action::MarkOver(Cause::Wall)));
+    assert_eq!(cause(1001), Some(Action::MarkOver(Cause::Wall)));
+}
+
+#[test]
+fn cpu_time_is_a_cause_once_it_is_used() {
+    let used = |millis| Event::Used(Span::from_millis(millis));
+    let seen = Event::Output { seen: true, held: false };
+    let start = [(500, seen), (800, Event::Tick), (800, used(1590))];
+    let (state, actions) = run(&WATCHED, &start);
+    assert_eq!(actions, [Action::Measure]);
+    assert_eq!(state.deadline(&WATCHED), Some(Instant(810_000_000)));
+    let more = [&start[..], &[(810, Event::Tick), (810, used(1600))]].concat();
+    let (_, actions) = run(&WATCHED, &more);
+    let cpu = [Action::MarkOver(Cause::Cpu), Action::Signal(15)];
+    assert_eq!(actions, [&[Action::Measure, Action::Measure], &cpu[..]].concat());
+    // An answer that comes late is no cause.
+    assert!(!run(&WATCHED, &[(5, ENDED), (6, used(9000))]).1.contains(&cpu[0]));
 }
 
 #[test]
