@@ -89,7 +89,7 @@ const WORK: [(&str, &str); 4] = [
     (
         "the dead whose parents were dead",
         "while :; do \
-             (setsid sh -c 'i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done; echo' &) | cat; \
+             (setsid sh -c 'i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done; echo' &) | cat; \
          done >/dev/null",
     ),
 ];
@@ -98,13 +98,13 @@ const WORK: [(&str, &str); 4] = [
 fn work_ends_a_run() {
     for (what, text) in WORK {
         for mode in MODES {
-            let outcome = script(&["--cpu=400ms", "--wall=30s", mode], text).run();
+            let outcome = script(&["--cpu=1s", "--wall=20s", mode], text).run();
             assert_eq!(outcome.status, Some(124), "{what}: {outcome:#?}");
-            assert_over(&outcome, "cpu", 124, "corral: CPU limit of 400ms reached: stopped ");
-            assert_eq!(outcome.record("/limits/cpu_ns"), 400_000_000);
+            assert_over(&outcome, "cpu", 124, "corral: CPU limit of 1s reached: stopped ");
+            assert_eq!(outcome.record("/limits/cpu_ns"), 1_000_000_000);
             let used = number(&outcome, "/usage/cpu_user_us");
             let used = used + number(&outcome, "/usage/cpu_system_us");
-            assert!(used >= 390_000, "{what}: {outcome:#?}");
+            assert!(used >= 990_000, "{what}: {outcome:#?}");
         }
     }
 }
