@@ -20,6 +20,7 @@
 )]
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing))]
 
+pub mod agent;
 pub mod channel;
 pub mod cli;
 pub mod loss;

@@ -18,7 +18,7 @@
 //! Leaves out: any decision about the run. It reports; when to give up a reader
 //! and what a passed limit means is the supervisor's to say.
 //!
-//! May use: `sys`, `policy::time`, `cli::plan`, `report::record`.
+//! May use: `sys`, `policy::time`, `agent`, `cli::plan`, `report::record`.
 
 mod outlet;
 mod stream;
@@ -30,8 +30,9 @@ mod tests;
 use self::outlet::Outlet;
 use self::stream::Stream;
 use self::tail::Tail;
+use crate::agent::Agent;
 use crate::cli::plan::MaxOutput;
-use crate::policy::time::Span;
+use crate::policy::time::{Instant, Span};
 use crate::report::record::Output;
 use crate::sys::errno::Result;
 use crate::sys::event::Wait;
@@ -106,6 +107,9 @@ struct Common {
     /// Whether an outlet took bytes in this call.
     moved: bool,
     tail: Option<Tail>,
+    /// Who writes to stdout, if that is to be read, and the time.
+    agent: Option<Agent>,
+    now: Instant,
     /// Where bytes are read that are not passed on.
     scratch: List<u8>,
 }
@@ -122,6 +126,20 @@ enum Fate {
 }
 
 impl Common {
+    /// Reads what came, if it was from stdout.
+    fn hear(&mut self, bytes: &[u8], second: bool) {
+        if let Some(agent) = self.agent.as_mut().filter(|_| !second) {
+            agent.hear(bytes, self.now);
+        }
+    }
+
+    /// The same of the first bytes of the scratch buffer.
+    fn hear_scratch(&mut self, count: usize, second: bool) {
+        if let Some(agent) = self.agent.as_mut().filter(|_| !second) {
+            agent.hear(self.scratch.get(..count).unwrap_or_default(), self.now);
+        }
+    }
+
     const fn fate(&self) -> Fate {
         if self.seen >= self.limit {
             Fate::Drop
@@ -180,9 +198,27 @@ impl Relay {
             over: false,
             moved: false,
             tail: tail.map(|most| Tail::new(usize::try_from(most).unwrap_or(usize::MAX))),
+            agent: None,
+            now: Instant(0),
             scratch: List::new(),
         };
         Ok(Self { streams, one_pipe, common, draining: false })
+    }
+
+    /// From now on stdout is read as an agent's.
+    pub fn listen(&mut self, agent: Agent) {
+        self.common.agent = Some(agent);
+    }
+
+    /// Who writes to stdout.
+    #[must_use]
+    pub const fn agent(&self) -> Option<&Agent> {
+        self.common.agent.as_ref()
+    }
+
+    /// The moment at which what comes next is read.
+    pub const fn set_time(&mut self, now: Instant) {
+        self.common.now = now;
     }
 
     /// What the newborn installs as its 1 and 2; `None`: it is left as it is.

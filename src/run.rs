@@ -80,6 +80,8 @@ impl Run {
             wall: plan.wall.map(|wall| started.plus(wall)),
             limits: Limits {
                 idle: plan.idle,
+                tool: plan.tool_limit,
+                result: plan.after_result,
                 cpu: plan.cpu.map(|limit| CpuLimit { limit, processors: process::processors() }),
             },
             linger: plan.linger,

@@ -17,6 +17,7 @@
 
 mod ending;
 
+use crate::agent::Agent;
 use crate::channel::{Channel, Heard, Message};
 use crate::cli::plan::Scope;
 use crate::os::cgroup::Watch;
@@ -129,6 +130,10 @@ impl Supervisor {
             let made = Relay::new(outlets, plan.max_output, plan.output_limit, plan.quiet)
                 .map_err(not_started("make the pipes for the command's output", advice))?;
             relay = Some(made);
+        }
+        if let Some(relay) = relay.as_mut().filter(|_| run.plan.reads()) {
+            let agent = Agent::new(run.plan.tools);
+            relay.listen(agent.map_err(not_started("read the command's output", "free memory"))?);
         }
         if run.plan.cpu.is_some() && run.group.is_none() && Proc::open().is_none() {
             let advice = "mount /proc, or run corral where it can make a cgroup";
@@ -377,9 +382,17 @@ impl Supervisor {
             }
             return;
         };
+        relay.set_time(self.now);
         let progress = if draining { relay.drain(ready) } else { relay.turn(ready) };
+        let said = relay.agent().map(|agent| Event::Agent {
+            oldest: agent.oldest().map(|call| call.since),
+            result: agent.result(),
+        });
         if draining && progress.moved {
             self.feed(Event::Moved);
+        }
+        if let Some(said) = said {
+            self.feed(said);
         }
         if self.rules.limits.idle.is_some() {
             self.feed(Event::Output { seen: progress.seen > 0, held: progress.held });
@@ -490,6 +503,13 @@ impl Supervisor {
             }
             (Cause::Cancelled { .. }, _, Some(Received { signal, pid, uid, .. })) => {
                 Detail::Signal { signal, pid, uid }
+            }
+            (Cause::Tool, ..) => {
+                let agent = self.relay.as_ref().and_then(Relay::agent);
+                agent.and_then(Agent::oldest).map_or(Detail::None, |call| Detail::Tool {
+                    name: Text::new(call.name()),
+                    age_ms: self.now.since(call.since).0 / 1_000_000,
+                })
             }
             _ => Detail::None,
         }

@@ -144,6 +144,7 @@ fn good_option() -> impl Strategy<Value = (Row, Option<String>)> {
                     .prop_map(Some)
                     .boxed()
             }
+            Some("NAME[,NAME]...") => "[!-+.-~]{1,20}(,[!-+.-~]{1,20}){0,3}".prop_map(Some).boxed(),
             Some("PATH") => "[a-z/]{1,20}".prop_map(Some).boxed(),
             Some("FILE|fd:N") => "(fd:[3-9][0-9]{0,3}|[a-z/]{1,20})".prop_map(Some).boxed(),
             Some("ID") => "[A-Za-z0-9._-]{1,64}".prop_map(Some).boxed(),

@@ -141,6 +141,8 @@ fn every_cause_is_named() {
         Cause::Wall,
         Cause::Idle,
         Cause::Cpu,
+        Cause::Tool,
+        Cause::Result,
         Cause::Output,
         Cause::Memory,
         Cause::Cancelled { signal: 15 },

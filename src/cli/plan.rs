@@ -120,6 +120,12 @@ pub struct Plan {
     pub idle: Option<Span>,
     /// `--cpu`.
     pub cpu: Option<Span>,
+    /// `--tool-limit`.
+    pub tool_limit: Option<Span>,
+    /// `--tool`: names, divided by commas.
+    pub tools: &'static [u8],
+    /// `--after-result`.
+    pub after_result: Option<Span>,
     /// `--grace`.
     pub grace: Span,
     /// `--prove`.
@@ -182,6 +188,9 @@ impl Plan {
         wall: None,
         idle: None,
         cpu: None,
+        tool_limit: None,
+        tools: b"WebFetch,WebSearch",
+        after_result: None,
         grace: Span::from_secs(1),
         prove: Span::from_secs(5),
         linger: Span::from_millis(100),
@@ -217,9 +226,18 @@ impl Plan {
         bits.is_some_and(|bits| bits >> (status % 64) & 1 != 0)
     }
 
+    /// Whether corral has to read what the command writes.
+    #[must_use]
+    pub const fn reads(&self) -> bool {
+        self.tool_limit.is_some() || self.after_result.is_some()
+    }
+
     /// Whether corral has to see the command's output.
     #[must_use]
     pub const fn relays(&self) -> bool {
-        self.idle.is_some() || self.max_output.is_some() || self.output_limit.is_some()
+        self.reads()
+            || self.idle.is_some()
+            || self.max_output.is_some()
+            || self.output_limit.is_some()
     }
 }

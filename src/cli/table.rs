@@ -143,6 +143,33 @@ options! {
         wants: DURATION,
         kin: "cpu-time cpu-limit",
     }
+    ToolLimit {
+        name: "tool-limit",
+        metavar: Some("DURATION"),
+        help: "end the run when one of an agent's tool calls has had no result for so long",
+        default: None,
+        group: Limits,
+        wants: DURATION,
+        kin: "tool-timeout",
+    }
+    Tool {
+        name: "tool",
+        metavar: Some("NAME[,NAME]..."),
+        help: "the tools whose calls are meant",
+        default: Some("WebFetch,WebSearch"),
+        group: Limits,
+        wants: "names of tools, divided by commas",
+        kin: "tools",
+    }
+    AfterResult {
+        name: "after-result",
+        metavar: Some("DURATION"),
+        help: "end the run when an agent's result line is so old",
+        default: None,
+        group: Limits,
+        wants: DURATION,
+        kin: "",
+    }
     MaxOutput {
         name: "max-output",
         metavar: Some("HEAD[+TAIL]"),
@@ -361,7 +388,7 @@ pub const STATUSES: [(&str, &str); 11] = [
     ("120", "not proved: something may be alive"),
     ("121", "--output-limit was passed"),
     ("122", "--mem was reached"),
-    ("123", "--idle was reached"),
+    ("123", "--idle, --tool-limit or --after-result was reached"),
     ("124", "--wall or --cpu was reached"),
     ("125", "corral was misused or could not start the run"),
     ("126", "COMMAND could not be executed"),

@@ -23,6 +23,12 @@ pub(super) fn set(plan: &mut Plan, row: &Row, value: &'static CStr) -> Result<()
         Opt::Wall => plan.wall = Some(limit(duration(text)?, Span::ZERO)?),
         Opt::Idle => plan.idle = Some(limit(duration(text)?, Span::ZERO)?),
         Opt::Cpu => plan.cpu = Some(limit(duration(text)?, Span::ZERO)?),
+        Opt::ToolLimit => plan.tool_limit = Some(limit(duration(text)?, Span::ZERO)?),
+        Opt::Tool if text.split(|&byte| byte == b',').any(<[u8]>::is_empty) => {
+            return Err(Why::Form(Hint::None));
+        }
+        Opt::Tool => plan.tools = text,
+        Opt::AfterResult => plan.after_result = Some(limit(duration(text)?, Span::ZERO)?),
         Opt::MaxOutput => plan.max_output = Some(max_output(text)?),
         Opt::OutputLimit => plan.output_limit = Some(limit(size(text)?, 0)?),
         Opt::Mem => plan.mem = Some(limit(size(text)?, 0)?),
@@ -182,6 +188,9 @@ mod tests {
             ("--leftovers=wait", Plan { leftovers: Leftovers::Wait, ..base }),
             ("--idle=2m", Plan { idle: Some(Span::from_secs(120)), ..base }),
             ("--cpu=500ms", Plan { cpu: Some(Span::from_millis(500)), ..base }),
+            ("--tool-limit=1m", Plan { tool_limit: Some(Span::from_secs(60)), ..base }),
+            ("--tool=Bash,WebFetch", Plan { tools: b"Bash,WebFetch", ..base }),
+            ("--after-result=5s", Plan { after_result: Some(Span::from_secs(5)), ..base }),
             ("--max-output=1K", Plan { max_output: Some(max), ..base }),
             ("--output-limit=5", Plan { output_limit: Some(5), ..base }),
             ("--mem=6M", Plan { mem: Some(6 << 20), ..base }),
@@ -241,6 +250,8 @@ mod tests {
             "--wall=0",
             "--wall=0s",
             "--idle=0",
+            "--tool-limit=0",
+            "--after-result=0",
             "--cpu=0s",
             "--output-limit=0K",
             "--mem=0",
@@ -257,7 +268,9 @@ mod tests {
     #[test]
     fn bad_numbers_say_what_is_wanted() {
         let wants = "it wants a duration such as 1.5s, 90m or 2h";
-        for name in ["wall", "idle", "cpu", "grace", "prove", "linger"] {
+        for name in
+            ["wall", "idle", "cpu", "tool-limit", "after-result", "grace", "prove", "linger"]
+        {
             assert_eq!(refused(&format!("--{name}=")), wants);
             assert_eq!(refused(&format!("--{name}=-1s")), wants);
             let bare = refused(&format!("--{name}=5"));

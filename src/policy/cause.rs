@@ -19,6 +19,10 @@ pub enum Cause {
     Idle,
     /// `--cpu`.
     Cpu,
+    /// `--tool-limit`.
+    Tool,
+    /// `--after-result`.
+    Result,
     /// `--output-limit`.
     Output,
     /// With `--mem`, the OOM killer acted in the group.
@@ -44,6 +48,8 @@ impl Cause {
             Self::Wall => "wall",
             Self::Idle => "idle",
             Self::Cpu => "cpu",
+            Self::Tool => "tool",
+            Self::Result => "result",
             Self::Output => "output",
             Self::Memory => "memory",
             Self::Cancelled { .. } => "cancelled",

@@ -36,7 +36,7 @@ pub const MOST_STEPS: usize = 4;
 pub struct Rules {
     /// When `--wall` is over.
     pub wall: Option<Instant>,
-    /// `--idle` and `--cpu`.
+    /// The others of the run in progress.
     pub limits: Limits,
     /// `--linger`.
     pub linger: Span,
@@ -162,6 +162,14 @@ pub enum Event {
         /// Some are held because our reader takes none.
         held: bool,
     },
+    /// What an agent's output says: the oldest call without a result is from then,
+    /// and its last word.
+    Agent {
+        /// The call.
+        oldest: Option<Instant>,
+        /// The last word.
+        result: Option<Instant>,
+    },
     /// The tree has used so much CPU time, dead members included.
     Used(Span),
     /// One of corral's own two processes is gone.
@@ -244,8 +252,9 @@ impl State {
     pub fn deadline(&self, rules: &Rules) -> Option<Instant> {
         match *self {
             Self::Running { watch, .. } => {
-                let all = [rules.wall, watch.silent_at(), watch.measure_at()];
-                all.into_iter().flatten().min()
+                let clocks = watch.clocks().map(|(at, _)| at);
+                let others = [rules.wall, watch.measure_at()];
+                clocks.into_iter().chain(others).flatten().min()
             }
             // The wall limit ends the linger, though the cause stays.
             Self::Lingering { until, .. } => Some(rules.wall.map_or(until, |wall| until.min(wall))),
@@ -302,6 +311,7 @@ pub fn step(rules: &Rules, state: State, now: Instant, event: Event) -> (State, 
             Event::CommandEnded { .. }
             | Event::Limit(_)
             | Event::Output { .. }
+            | Event::Agent { .. }
             | Event::Used(_)
             | Event::Pass { .. }
             | Event::Moved
@@ -332,6 +342,7 @@ pub fn step(rules: &Rules, state: State, now: Instant, event: Event) -> (State, 
             | Event::Cancel { .. }
             | Event::Limit(_)
             | Event::Output { .. }
+            | Event::Agent { .. }
             | Event::Used(_)
             | Event::Signalled
             | Event::Lost { .. }
@@ -356,6 +367,7 @@ pub fn step(rules: &Rules, state: State, now: Instant, event: Event) -> (State, 
             | Event::TreeEmpty
             | Event::Limit(_)
             | Event::Output { .. }
+            | Event::Agent { .. }
             | Event::Used(_)
             | Event::Signalled
             | Event::Pass { .. } => (state, Actions::NONE),
@@ -397,14 +409,18 @@ fn running(
             let watch = watch.output(&rules.limits, now, seen, held);
             (State::Running { ended, watch }, Actions::NONE)
         }
+        Event::Agent { oldest, result } => {
+            let watch = watch.agent(&rules.limits, oldest, result);
+            (State::Running { ended, watch }, Actions::NONE)
+        }
         Event::Used(used) => match watch.measured(&rules.limits, now, used) {
             Some(watch) => (State::Running { ended, watch }, Actions::NONE),
             None => stop(rules, Cause::Cpu, now),
         },
         Event::Tick => {
             // Of two that are over the one that was first; of a tie, in this order.
-            let clocks = [(rules.wall, Cause::Wall), (watch.silent_at(), Cause::Idle)];
-            let over = clocks.into_iter().filter_map(|(at, cause)| Some((at?, cause)));
+            let clocks = [(rules.wall, Cause::Wall)].into_iter().chain(watch.clocks());
+            let over = clocks.filter_map(|(at, cause)| Some((at?, cause)));
             let first = over.min_by_key(|&(at, _)| at).filter(|&(at, _)| now >= at);
             if let Some((_, cause)) = first {
                 stop(rules, cause, now)
@@ -441,6 +457,7 @@ fn lingering(
         Event::CommandEnded { .. }
         | Event::Limit(_)
         | Event::Output { .. }
+        | Event::Agent { .. }
         | Event::Used(_)
         | Event::Signalled
         | Event::Pass { .. }
@@ -469,6 +486,8 @@ fn signal(rules: &Rules, cause: Cause, now: Instant) -> (State, Actions) {
         Cause::Wall
         | Cause::Idle
         | Cause::Cpu
+        | Cause::Tool
+        | Cause::Result
         | Cause::Output
         | Cause::Memory
         | Cause::SupervisorLost
@@ -505,6 +524,8 @@ fn drain(
         | Cause::Wall
         | Cause::Idle
         | Cause::Cpu
+        | Cause::Tool
+        | Cause::Result
         | Cause::Output
         | Cause::Memory
         | Cause::Cancelled { .. }

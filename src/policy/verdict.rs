@@ -18,7 +18,7 @@ pub const NOT_PROVED: u8 = 120;
 pub const OUTPUT: u8 = 121;
 /// `--mem`.
 pub const MEMORY: u8 = 122;
-/// `--idle`.
+/// `--idle`, `--tool-limit`, `--after-result`.
 pub const STUCK: u8 = 123;
 /// `--wall`, `--cpu`.
 pub const TIME: u8 = 124;
@@ -96,7 +96,7 @@ pub const fn status(outcome: &Outcome) -> u8 {
         Cause::Exec if outcome.not_found => NOT_FOUND,
         Cause::Exec => NOT_EXECUTABLE,
         Cause::Wall | Cause::Cpu => TIME,
-        Cause::Idle => STUCK,
+        Cause::Idle | Cause::Tool | Cause::Result => STUCK,
         Cause::Output => OUTPUT,
         Cause::Memory => MEMORY,
         Cause::Cancelled { signal } => signalled(signal),
@@ -141,6 +141,8 @@ mod tests {
             Cause::Wall,
             Cause::Idle,
             Cause::Cpu,
+            Cause::Tool,
+            Cause::Result,
             Cause::Output,
             Cause::Memory,
             Cause::Cancelled { signal: 2 },
@@ -156,7 +158,9 @@ mod tests {
     fn a_limit_hides_the_commands_zero() {
         assert_eq!(status(&Outcome { cause: Cause::Wall, ..BASE }), TIME);
         assert_eq!(status(&Outcome { cause: Cause::Cpu, ..BASE }), TIME);
-        assert_eq!(status(&Outcome { cause: Cause::Idle, ..BASE }), STUCK);
+        for cause in [Cause::Idle, Cause::Tool, Cause::Result] {
+            assert_eq!(status(&Outcome { cause, ..BASE }), STUCK);
+        }
         assert_eq!(status(&Outcome { cause: Cause::Output, ..BASE }), OUTPUT);
         assert_eq!(status(&Outcome { cause: Cause::Memory, ..BASE }), MEMORY);
         let cancelled = Outcome { cause: Cause::Cancelled { signal: 15 }, ..BASE };

@@ -8,8 +8,11 @@
 //! could have used up what was left, with all processors busy, at the earliest. So
 //! an idle tree is looked at a few times, and a busy one more and more often.
 //!
-//! May use: `core`, `time`.
+//! The clocks for a tool and for the last word run as long as the agent's output says.
+//!
+//! May use: `core`, `cause`, `time`.
 
+use super::cause::Cause;
 use super::time::{Instant, Span};
 
 /// The shortest wait between two measurements: what the tree may use more than its
@@ -32,6 +35,10 @@ pub struct Limits {
     pub idle: Option<Span>,
     /// `--cpu`.
     pub cpu: Option<CpuLimit>,
+    /// `--tool-limit`.
+    pub tool: Option<Span>,
+    /// `--after-result`.
+    pub result: Option<Span>,
 }
 
 /// How the clock for silence stands.
@@ -48,6 +55,10 @@ enum Silence {
 pub struct Watch {
     silence: Option<Silence>,
     measure: Option<Instant>,
+    /// When the oldest call without a result is too old.
+    tool: Option<Instant>,
+    /// When the last word is.
+    result: Option<Instant>,
 }
 
 impl Watch {
@@ -57,6 +68,8 @@ impl Watch {
         Self {
             silence: limits.idle.map(|idle| Silence::Until(now.plus(idle))),
             measure: limits.cpu.map(|cpu| next_measurement(&cpu, Span::ZERO, now)),
+            tool: None,
+            result: None,
         }
     }
 
@@ -85,13 +98,21 @@ impl Watch {
         Some(Self { measure, ..self })
     }
 
-    /// When the silence is too long.
+    /// The oldest call without a result is from then, and the last word.
     #[must_use]
-    pub const fn silent_at(&self) -> Option<Instant> {
-        match self.silence {
+    pub fn agent(self, limits: &Limits, oldest: Option<Instant>, result: Option<Instant>) -> Self {
+        let over = |at: Option<Instant>, limit: Option<Span>| Some(at?.plus(limit?));
+        Self { tool: over(oldest, limits.tool), result: over(result, limits.result), ..self }
+    }
+
+    /// When which clock is over, if nothing happens.
+    #[must_use]
+    pub const fn clocks(&self) -> [(Option<Instant>, Cause); 3] {
+        let silent = match self.silence {
             Some(Silence::Until(until)) => Some(until),
             Some(Silence::Held(_)) | None => None,
-        }
+        };
+        [(silent, Cause::Idle), (self.tool, Cause::Tool), (self.result, Cause::Result)]
     }
 
     /// When to measure the CPU time.
@@ -114,7 +135,15 @@ mod tests {
     const LIMITS: Limits = Limits {
         idle: Some(Span(10 * SECOND)),
         cpu: Some(CpuLimit { limit: Span(8 * SECOND), processors: 4 }),
+        tool: Some(Span(3 * SECOND)),
+        result: Some(Span(5 * SECOND)),
     };
+
+    impl Watch {
+        fn silent_at(&self) -> Option<Instant> {
+            self.clocks()[0].0
+        }
+    }
 
     fn at(seconds: u64) -> Instant {
         Instant(seconds * SECOND)
@@ -153,9 +182,23 @@ mod tests {
     }
 
     #[test]
+    fn what_the_agent_said_winds_its_clocks_and_takes_them_back() {
+        let over = |watch: Watch| [watch.clocks()[1].0, watch.clocks()[2].0];
+        let watch = Watch::new(&LIMITS, at(0));
+        assert_eq!(over(watch), [None, None]);
+        let watch = watch.agent(&LIMITS, Some(at(2)), None);
+        assert_eq!(over(watch), [Some(at(5)), None]);
+        assert_eq!(over(watch.agent(&LIMITS, None, Some(at(4)))), [None, Some(at(9))]);
+        let only_tools = Limits { result: None, ..LIMITS };
+        assert_eq!(over(watch.agent(&only_tools, None, Some(at(4)))), [None, None]);
+    }
+
+    #[test]
     fn without_limits_nothing_is_waited_for() {
         let none = Limits::default();
         let watch = Watch::new(&none, at(0)).output(&none, at(1), true, true);
+        let watch = watch.agent(&none, Some(at(1)), Some(at(1)));
+        assert!(watch.clocks().iter().all(|(at, _)| at.is_none()));
         assert_eq!((watch.silent_at(), watch.measure_at()), (None, None));
         assert_eq!(watch.measured(&none, at(1), Span(SECOND)), Some(watch));
     }

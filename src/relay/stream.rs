@@ -235,21 +235,26 @@ impl Stream {
             return false;
         }
         match fate {
-            Fate::Pass(most) if self.is_spliced() => self.splice(most, common),
-            Fate::Pass(most) => self.fill(most, common),
+            // What is to be read has to be copied.
+            Fate::Pass(most) if (second || common.agent.is_none()) && self.is_spliced() => {
+                self.splice(most, common)
+            }
+            Fate::Pass(most) => self.fill(most, second, common),
             Fate::Keep(most) => {
                 let Some(bytes) = self.take(most, common) else {
                     return false;
                 };
+                common.hear_scratch(bytes, second);
                 if let Some(tail) = &mut common.tail {
                     tail.push(common.scratch.get(..bytes).unwrap_or_default(), second);
                 }
                 true
             }
             Fate::Drop => {
-                let took = self.take(u64::MAX, common).is_some();
-                common.over |= took;
-                took
+                let took = self.take(u64::MAX, common);
+                common.hear_scratch(took.unwrap_or(0), second);
+                common.over |= took.is_some();
+                took.is_some()
             }
         }
     }
@@ -459,7 +464,7 @@ impl Stream {
 
     /// Reads into the buffer what is to be passed on, and offers it at once: to
     /// wait for room first might be to wait for more than it needs.
-    fn fill(&mut self, most: u64, common: &mut Common) -> bool {
+    fn fill(&mut self, most: u64, second: bool, common: &mut Common) -> bool {
         let Ok(room) = self.buffer.room() else {
             self.lose();
             return true;
@@ -468,6 +473,7 @@ impl Stream {
         self.buffer.filled(count);
         self.held = Held::Head;
         common.seen += count as u64;
+        common.hear(self.buffer.held(), second);
         self.flush(common);
         count > 0
     }

@@ -109,8 +109,8 @@ fn limits(json: &mut Json<'_>, plan: &Plan) {
     json.field("wall_ns", plan.wall);
     json.field("idle_ns", plan.idle);
     json.field("cpu_ns", plan.cpu);
-    json.field("tool_limit_ns", Value::Null);
-    json.field("after_result_ns", Value::Null);
+    json.field("tool_limit_ns", plan.tool_limit);
+    json.field("after_result_ns", plan.after_result);
     json.field("max_output_head_bytes", plan.max_output.map(|most| most.head));
     json.field("max_output_tail_bytes", plan.max_output.and_then(|most| most.tail));
     json.field("output_limit_bytes", plan.output_limit);
@@ -157,6 +157,13 @@ fn cause_detail(json: &mut Json<'_>, detail: Detail, signal_name: SignalName) {
             let known = pid > 0;
             json.field("sender_pid", known.then_some(pid));
             json.field("sender_uid", known.then_some(uid));
+            json.close(b"}");
+        }
+        Detail::Tool { name, age_ms } => {
+            json.key("cause_detail");
+            json.open(b"{");
+            json.field("tool", Value::String(name.as_bytes()));
+            json.field("age_ms", age_ms);
             json.close(b"}");
         }
         Detail::Exec { name, text } => {

@@ -114,10 +114,12 @@ fn without_status(record: &Record<'_>, out: &mut dyn FnMut(&[u8])) {
             };
             cannot("run", word, text, advice, out);
         }
-        Detail::None | Detail::Signal { .. } if record.cause == Cause::Exec => {
+        Detail::None | Detail::Signal { .. } | Detail::Tool { .. }
+            if record.cause == Cause::Exec =>
+        {
             cannot("run", word, "", "", out);
         }
-        Detail::None | Detail::Signal { .. } => {
+        Detail::None | Detail::Signal { .. } | Detail::Tool { .. } => {
             let advice = "its status went to another process: run it without a tracer";
             cannot("tell the status of", word, "", advice, out);
         }
@@ -227,11 +229,13 @@ impl Line<'_> {
                 self.count(record.leftovers.total, " process", " processes");
                 self.text(" behind");
             }
-            Cause::Wall | Cause::Idle | Cause::Cpu => {
+            Cause::Wall | Cause::Idle | Cause::Cpu | Cause::Tool | Cause::Result => {
                 let plan = record.plan;
                 let (what, span) = match record.cause {
                     Cause::Idle => ("idle", plan.idle),
                     Cause::Cpu => ("CPU", plan.cpu),
+                    Cause::Tool => ("tool", plan.tool_limit),
+                    Cause::Result => ("after-result", plan.after_result),
                     _ => ("wall", plan.wall),
                 };
                 self.text(what);
@@ -241,6 +245,10 @@ impl Line<'_> {
                     self.span(span);
                 }
                 self.text(" reached");
+                if let Detail::Tool { name, .. } = record.detail {
+                    self.text(" by ");
+                    self.name(name.as_bytes());
+                }
             }
             Cause::Output => {
                 self.text("output limit");

@@ -190,6 +190,13 @@ pub struct Usage {
 /// What the cause was in particular.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Detail {
+    /// For `tool`: which has had no result, and for how long.
+    Tool {
+        /// The tool's name.
+        name: Text<64>,
+        /// Milliseconds since its call was read.
+        age_ms: u64,
+    },
     /// Nothing more to say.
     None,
     /// The cancelling signal and its sender, where the kernel told.

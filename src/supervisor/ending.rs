@@ -6,6 +6,7 @@
 //! May use: as [`super`].
 
 use super::Supervisor;
+use crate::agent::Agent;
 use crate::channel::Message;
 use crate::cli::plan::Leftovers;
 use crate::os::spawn::Stage;
@@ -65,6 +66,14 @@ impl Supervisor {
                 Stage::Descriptors | Stage::Exec => "set up the descriptors of",
             };
             return run::refuse(what, b"the command", failure.errno, "nothing was run");
+        }
+        let agent = self.relay.as_ref().and_then(Relay::agent);
+        let untracked = agent.map_or(0, Agent::untracked);
+        if untracked > 0 {
+            let mut text = Text::EMPTY;
+            text.push(b"too many tool calls at once: not tracked were ");
+            text.push(Decimal::of(untracked).as_bytes());
+            self.note(text);
         }
         let command = self.sweep.command_ended.map(|ended| match ended {
             Ended::Code(code) => CommandStatus::Code(code),

@@ -98,6 +98,11 @@ impl<T: Copy> List<T> {
         Ok(())
     }
 
+    /// Forgets all behind the first `length`, keeps the memory.
+    pub fn truncate(&mut self, length: usize) {
+        self.length = self.length.min(length);
+    }
+
     /// Forgets the contents, keeps the memory.
     pub const fn clear(&mut self) {
         self.length = 0;

@@ -6,7 +6,7 @@ use crate::policy::watch::CpuLimit;
 
 const RULES: Rules = Rules {
     wall: Some(Instant(1_000_000_000)),
-    limits: Limits { idle: None, cpu: None },
+    limits: Limits { idle: None, cpu: None, tool: None, result: None },
     linger: Span::from_millis(100),
     grace: Span::from_millis(500),
     prove: Span::from_millis(400),
@@ -21,11 +21,15 @@ const WATCHED: Rules = Rules {
     limits: Limits {
         idle: Some(Span::from_millis(600)),
         cpu: Some(CpuLimit { limit: Span::from_millis(1600), processors: 2 }),
+        tool: Some(Span::from_millis(300)),
+        result: Some(Span::from_millis(200)),
     },
     ..RULES
 };
 
-const EVENTS: [Event; 16] = [
+const EVENTS: [Event; 18] = [
+    Event::Agent { oldest: Some(Instant(0)), result: None },
+    Event::Agent { oldest: None, result: Some(Instant(0)) },
     Event::Output { seen: true, held: false },
     Event::Output { seen: false, held: true },
     Event::Used(Span::from_millis(900)),
@@ -293,12 +297,30 @@ fn silence_is_a_cause_unless_a_reader_keeps_the_bytes_back() {
 #[test]
 fn of_two_clocks_the_first_is_the_cause_and_of_a_tie_the_wall() {
     let cause = |idle: u64| {
-        let limits = Limits { idle: Some(Span::from_millis(idle)), cpu: None };
+        let limits = Limits { idle: Some(Span::from_millis(idle)), ..RULES.limits };
         run(&Rules { limits, ..RULES }, &[(2000, Event::Tick)]).1.first().copied()
     };
     assert_eq!(cause(999), Some(Action::MarkOver(Cause::Idle)));
     assert_eq!(cause(1000), Some(Action::MarkOver(Cause::Wall)));
     assert_eq!(cause(1001), Some(Action::MarkOver(Cause::Wall)));
+}
+
+#[test]
+fn a_tool_and_a_last_word_are_causes_until_they_are_taken_back() {
+    let at = |millis: u64| Some(Instant(millis * 1_000_000));
+    let limits = Limits { idle: None, cpu: None, ..WATCHED.limits };
+    let rules = Rules { limits, ..RULES };
+    let says = |oldest, result| Event::Agent { oldest, result };
+    let cause = |events: &[(u64, Event)]| run(&rules, events).1.first().copied();
+    let called = (100, says(at(100), None));
+    assert_eq!(cause(&[called, (399, Event::Tick)]), None);
+    assert_eq!(cause(&[called, (400, Event::Tick)]), Some(Action::MarkOver(Cause::Tool)));
+    assert_eq!(cause(&[called, (390, says(None, None)), (400, Event::Tick)]), None);
+    let done = (100, says(at(100), at(150)));
+    assert_eq!(cause(&[done, (350, Event::Tick)]), Some(Action::MarkOver(Cause::Result)));
+    // Nothing that is said after the end begins anything anew.
+    let (state, _) = run(&rules, &[called, (400, Event::Tick)]);
+    assert_eq!(run(&rules, &[called, (400, Event::Tick), (410, says(at(410), None))]).0, state);
 }
 
 #[test]
