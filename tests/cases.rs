@@ -12,15 +12,10 @@ mod kit;
 use std::time::Duration;
 
 use common::{Run, install};
-use kit::{PYTHON, assert_record, have, listed, number, only_line, printed_pid};
+use kit::{PYTHON, assert_record, have, listed, number, only_line, printed_pid, script};
 
 /// Far less than any leftover would live by itself.
 const SOON: Duration = Duration::from_secs(15);
-
-/// Runs a shell script under corral.
-fn script(options: &[&str], text: &str) -> Run {
-    Run::corral(options).command(["sh", "-c", text])
-}
 
 #[test]
 fn nothing_left_and_nothing_said() {

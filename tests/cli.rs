@@ -10,13 +10,9 @@ mod kit;
 use std::time::Duration;
 
 use common::{Run, Stdin};
-use kit::{LOGGER, PYTHON, assert_record, assert_refused, have, logger, number, only_line};
+use kit::{LOGGER, PYTHON, assert_record, assert_refused, have, logger, number, only_line, script};
 
 const SOON: Duration = Duration::from_secs(15);
-
-fn script(options: &[&str], text: &str) -> Run {
-    Run::corral(options).command(["sh", "-c", text])
-}
 
 /// Runs what must be refused; the line must hold these words.
 #[track_caller]

@@ -16,7 +16,7 @@ use kit::{PYTHON, assert_record, have, number, supervisor, wait_pid};
 const SOON: Duration = Duration::from_secs(15);
 
 fn script(options: &[&str], text: &str) -> Outcome {
-    Run::corral(options).command(["sh", "-c", text]).run()
+    kit::script(options, text).run()
 }
 
 #[track_caller]

@@ -11,13 +11,9 @@ use std::fs;
 use std::time::Duration;
 
 use common::{Run, Signal, Stdin, Survivor};
-use kit::{LOGGER, PYTHON, assert_record, have, listed, number, printed_pid, wait_pid};
+use kit::{LOGGER, PYTHON, assert_record, have, listed, number, printed_pid, script, wait_pid};
 
 const SOON: Duration = Duration::from_secs(15);
-
-fn script(options: &[&str], text: &str) -> Run {
-    Run::corral(options).command(["sh", "-c", text])
-}
 
 fn bash(options: &[&str], text: &str) -> Run {
     Run::corral(options).command(["bash", "-c", text])

@@ -14,13 +14,9 @@ use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use common::{Run, Running, Signal};
-use kit::{assert_record, have, number, only_line};
+use kit::{assert_record, have, number, only_line, script};
 
 const SOON: Duration = Duration::from_secs(15);
-
-fn script(options: &[&str], text: &str) -> Run {
-    Run::corral(options).command(["sh", "-c", text])
-}
 
 fn pipe() -> (OwnedFd, OwnedFd) {
     rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).unwrap()

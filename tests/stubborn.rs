@@ -13,14 +13,11 @@ use std::time::Duration;
 use common::{NOBODY, Run, Signal, install, root_or_skip};
 use kit::{
     OldGroup, PYTHON, assert_cancelled, assert_record, cancel_when_ready, have, number, only_line,
+    script,
 };
 
 /// Above every deadline used here, below every life of a process.
 const SOON: Duration = Duration::from_secs(15);
-
-fn script(options: &[&str], text: &str) -> Run {
-    Run::corral(options).command(["sh", "-c", text])
-}
 
 #[test]
 fn the_limit_ends_a_willing_command() {

@@ -8,13 +8,9 @@ mod common;
 mod kit;
 
 use common::{Outcome, Run};
-use kit::{assert_record, assert_refused, have, number, only_line};
+use kit::{assert_record, assert_refused, have, number, only_line, script};
 
 const MODES: [&str; 2] = ["--cgroup-mode=fallback", "--cgroup-mode=enforced"];
-
-fn script(options: &[&str], text: &str) -> Run {
-    Run::corral(options).command(["sh", "-c", text])
-}
 
 fn assert_over(outcome: &Outcome, cause: &str, status: u8, line: &str) {
     outcome.assert_nothing_left();

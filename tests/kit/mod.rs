@@ -48,6 +48,11 @@ pub fn logger<'a>(exits_on: &[&'a str]) -> Vec<&'a str> {
     words
 }
 
+/// corral with these options runs this text of a shell.
+pub fn script(options: &[&str], text: &str) -> Run {
+    Run::corral(options).command(["sh", "-c", text])
+}
+
 /// Whether this host has these programs; says `skip` if not.
 pub fn have(tools: &[&str]) -> bool {
     let missing = tools.iter().find(|tool| find(tool).is_none());

@@ -181,16 +181,22 @@ fn pipe() -> (OwnedFd, OwnedFd) {
     fd::pipe().unwrap()
 }
 
-#[test]
-fn a_pipe_is_opened_again_and_one_that_cannot_be_is_spliced_into() {
-    let (_reader, end) = pipe();
-    let opened = Outlet::new(Fd::inherited(end.fd().number()), true).unwrap();
-    assert!(matches!(opened.way, Way::Pipe(_)));
-    let (reader, end) = pipe();
+/// A pipe, opened again.
+fn opened(end: &OwnedFd) -> Outlet {
+    Outlet::new(Fd::inherited(end.fd().number()), true).unwrap()
+}
+
+/// A pipe that could not be.
+fn not_opened(end: &OwnedFd) -> Outlet {
     let way = Way::SplicedPipe(Some(Chute::new().unwrap()));
-    let outlet = Outlet::with(Fd::inherited(end.fd().number()), way);
+    Outlet::with(Fd::inherited(end.fd().number()), way)
+}
+
+/// A head and a tail get through a pipe into which this outlet leads.
+fn assert_head_and_tail(outlet: fn(&OwnedFd) -> Outlet) {
+    let (reader, end) = pipe();
     let max = Some(MaxOutput { head: 100_000, tail: Some(150_000) });
-    let relay = Relay::with([Some(outlet), None], false, max, None, false).unwrap();
+    let relay = Relay::with([Some(outlet(&end)), None], false, max, None, false).unwrap();
     let mut rig = Rig::over(relay, [Some(reader), None], vec![end]);
     let bytes = pattern(300_000);
     for chunk in bytes.chunks(20_000) {
@@ -199,6 +205,13 @@ fn a_pipe_is_opened_again_and_one_that_cannot_be_is_spliced_into() {
     assert_eq!(rig.finish().passed_bytes, 250_000);
     // There is no stderr to get the line about the rest.
     assert!(rig.got[0] == [&bytes[..100_000], &bytes[150_000..]].concat());
+}
+
+#[test]
+fn a_pipe_is_opened_again_and_one_that_cannot_be_is_spliced_into() {
+    let (_reader, end) = pipe();
+    assert!(matches!(opened(&end).way, Way::Pipe(_)));
+    assert_head_and_tail(not_opened);
 }
 
 /// Makes splice answer this error in this thread, for good.
@@ -212,26 +225,11 @@ fn refuse_splice(error: i32) {
 
 #[test]
 fn where_splice_is_refused_all_is_written() {
-    let opened = |end: &OwnedFd| Outlet::new(Fd::inherited(end.fd().number()), true).unwrap();
-    let inherited = |end: &OwnedFd| {
-        let way = Way::SplicedPipe(Some(Chute::new().unwrap()));
-        Outlet::with(Fd::inherited(end.fd().number()), way)
-    };
     for error in [nix::libc::ENOSYS, nix::libc::EPERM] {
-        for outlet in [opened as fn(&OwnedFd) -> Outlet, inherited] {
+        for outlet in [opened, not_opened] {
             let run = move || {
                 refuse_splice(error);
-                let (reader, end) = pipe();
-                let max = Some(MaxOutput { head: 100_000, tail: Some(150_000) });
-                let outlets = [Some(outlet(&end)), None];
-                let relay = Relay::with(outlets, false, max, None, false).unwrap();
-                let mut rig = Rig::over(relay, [Some(reader), None], vec![end]);
-                let bytes = pattern(300_000);
-                for chunk in bytes.chunks(20_000) {
-                    rig.pump(0, chunk);
-                }
-                assert_eq!(rig.finish().passed_bytes, 250_000);
-                assert!(rig.got[0] == [&bytes[..100_000], &bytes[150_000..]].concat());
+                assert_head_and_tail(outlet);
             };
             // A filter stays with its thread.
             std::thread::spawn(run).join().unwrap();
