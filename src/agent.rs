@@ -8,7 +8,7 @@
 //! Bounded: [`MOST_CALLS`] at once, and none is dropped for another; those beyond are
 //! counted and not tracked.
 //!
-//! May use: `sys::memory` and its errors, `policy::time`.
+//! May use: `sys::memory` and its errors, `policy::time`, `report::record`.
 
 mod lines;
 
@@ -17,13 +17,12 @@ mod tests;
 
 use self::lines::{Fact, Field, Kind, Lines, MOST_TEXT};
 use crate::policy::time::Instant;
+use crate::report::record::Text;
 use crate::sys::errno::Result;
 use crate::sys::memory::List;
 
 /// Most calls at once.
 pub const MOST_CALLS: usize = 256;
-/// Longest name of a tool that is kept.
-pub const MOST_NAME: usize = 64;
 
 /// What the line that is being read does to a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,25 +35,12 @@ enum Pending {
 /// A call without a result.
 #[derive(Clone, Copy, Debug)]
 pub struct Call {
-    id: [u8; MOST_TEXT],
-    id_length: usize,
-    name: [u8; MOST_NAME],
-    name_length: usize,
+    id: Text<MOST_TEXT>,
+    /// The tool.
+    pub name: Text<64>,
     pending: Pending,
     /// When it was read.
     pub since: Instant,
-}
-
-impl Call {
-    /// The tool's name.
-    #[must_use]
-    pub fn name(&self) -> &[u8] {
-        self.name.get(..self.name_length).unwrap_or_default()
-    }
-
-    fn id(&self) -> &[u8] {
-        self.id.get(..self.id_length).unwrap_or_default()
-    }
 }
 
 /// What an agent has said so far.
@@ -112,7 +98,7 @@ impl Agent {
             Fact::Call => self.begin(now),
             Fact::Answer => {
                 let id = self.lines.text(Field::Answered);
-                let call = self.calls.iter_mut().find(|call| Some(call.id()) == id);
+                let call = self.calls.iter_mut().find(|call| Some(call.id.as_bytes()) == id);
                 if let Some(call) = call.filter(|call| call.pending == Pending::Nothing) {
                     call.pending = Pending::Ends;
                 }
@@ -126,19 +112,11 @@ impl Agent {
         let (id, name) = (self.lines.text(Field::Id), self.lines.text(Field::Name));
         let (Some(id), Some(name)) = (id, name) else { return };
         let tracked = self.tools.split(|&byte| byte == b',').any(|tool| tool == name);
-        if !tracked || self.calls.iter().any(|call| call.id() == id) {
+        if !tracked || self.calls.iter().any(|call| call.id.as_bytes() == id) {
             return;
         }
-        let mut call = Call {
-            id: [0; MOST_TEXT],
-            id_length: 0,
-            name: [0; MOST_NAME],
-            name_length: 0,
-            pending: Pending::Begins,
-            since: now,
-        };
-        call.id_length = copy(&mut call.id, id);
-        call.name_length = copy(&mut call.name, name);
+        let (id, name) = (Text::new(id), Text::new(name));
+        let call = Call { id, name, pending: Pending::Begins, since: now };
         if self.calls.len() >= MOST_CALLS || self.calls.push(call).is_err() {
             self.untracked = self.untracked.saturating_add(1);
         }
@@ -148,7 +126,7 @@ impl Agent {
     fn settle(&mut self, kind: Kind, now: Instant) {
         let mut kept = 0;
         for index in 0..self.calls.len() {
-            let Some(&(mut call)) = self.calls.get(index) else { break };
+            let Some(call) = self.calls.get_mut(index) else { break };
             let over = match call.pending {
                 Pending::Nothing => false,
                 Pending::Begins => kind != Kind::Assistant,
@@ -158,8 +136,8 @@ impl Agent {
                 continue;
             }
             call.pending = Pending::Nothing;
-            if let Some(slot) = self.calls.get_mut(kept) {
-                *slot = call;
+            if kept < index {
+                self.calls.copy_within(index..=index, kept);
             }
             kept += 1;
         }
@@ -170,13 +148,4 @@ impl Agent {
             Kind::Other => {}
         }
     }
-}
-
-/// Copies as much as fits and says how much that was.
-fn copy(to: &mut [u8], from: &[u8]) -> usize {
-    let count = to.len().min(from.len());
-    if let (Some(to), Some(from)) = (to.get_mut(..count), from.get(..count)) {
-        to.copy_from_slice(from);
-    }
-    count
 }

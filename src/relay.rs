@@ -107,8 +107,7 @@ struct Common {
     /// Whether an outlet took bytes in this call.
     moved: bool,
     tail: Option<Tail>,
-    /// Who writes to stdout, if that is to be read, and the time.
-    agent: Option<Agent>,
+    /// When what comes now is read.
     now: Instant,
     /// Where bytes are read that are not passed on.
     scratch: List<u8>,
@@ -126,20 +125,6 @@ enum Fate {
 }
 
 impl Common {
-    /// Reads what came, if it was from stdout.
-    fn hear(&mut self, bytes: &[u8], second: bool) {
-        if let Some(agent) = self.agent.as_mut().filter(|_| !second) {
-            agent.hear(bytes, self.now);
-        }
-    }
-
-    /// The same of the first bytes of the scratch buffer.
-    fn hear_scratch(&mut self, count: usize, second: bool) {
-        if let Some(agent) = self.agent.as_mut().filter(|_| !second) {
-            agent.hear(self.scratch.get(..count).unwrap_or_default(), self.now);
-        }
-    }
-
     const fn fate(&self) -> Fate {
         if self.seen >= self.limit {
             Fate::Drop
@@ -198,7 +183,6 @@ impl Relay {
             over: false,
             moved: false,
             tail: tail.map(|most| Tail::new(usize::try_from(most).unwrap_or(usize::MAX))),
-            agent: None,
             now: Instant(0),
             scratch: List::new(),
         };
@@ -207,13 +191,17 @@ impl Relay {
 
     /// From now on stdout is read as an agent's.
     pub fn listen(&mut self, agent: Agent) {
-        self.common.agent = Some(agent);
+        let [out, _] = &mut self.streams;
+        if let Some(out) = out {
+            out.agent = Some(agent);
+        }
     }
 
     /// Who writes to stdout.
     #[must_use]
-    pub const fn agent(&self) -> Option<&Agent> {
-        self.common.agent.as_ref()
+    pub fn agent(&self) -> Option<&Agent> {
+        let [out, _] = &self.streams;
+        out.as_ref()?.agent.as_ref()
     }
 
     /// The moment at which what comes next is read.

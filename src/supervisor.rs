@@ -507,7 +507,7 @@ impl Supervisor {
             (Cause::Tool, ..) => {
                 let agent = self.relay.as_ref().and_then(Relay::agent);
                 agent.and_then(Agent::oldest).map_or(Detail::None, |call| Detail::Tool {
-                    name: Text::new(call.name()),
+                    name: call.name,
                     age_ms: self.now.since(call.since).0 / 1_000_000,
                 })
             }

@@ -200,7 +200,7 @@ impl Sweep {
         let reaped = process::usage_of_children();
         let (user, system) = (self.counts.cpu_user_us, self.counts.cpu_system_us);
         let grouped = user.unwrap_or(0).saturating_add(system.unwrap_or(0));
-        let more = grouped > reaped.user_us.saturating_add(reaped.system_us);
+        let more = grouped > cpu_us(&reaped);
         Usage {
             cpu_user_us: user.filter(|_| more).unwrap_or(reaped.user_us),
             cpu_system_us: system.filter(|_| more).unwrap_or(reaped.system_us),
@@ -213,8 +213,9 @@ impl Sweep {
         }
     }
 
-    /// How much CPU time the tree has used, in nanoseconds: what the group has counted, or what
-    /// those in /proc and those that somebody has waited for did, if that is more.
+    /// How much CPU time the tree has used, in nanoseconds: what the group has
+    /// counted, or those in /proc and those that somebody has waited for, if that is
+    /// more.
     pub fn cpu_time_ns(&mut self) -> u64 {
         let ticks_per_second = self.ticks_per_second.max(1);
         let (tree, group) = self.tree();
@@ -228,8 +229,7 @@ impl Sweep {
         let seen = ticks.saturating_mul(1_000_000) / ticks_per_second;
         let [user, system] = group.map_or([None; 2], Group::cpu_time);
         let grouped = user.unwrap_or(0).saturating_add(system.unwrap_or(0));
-        let reaped = process::usage_of_children();
-        let waited = reaped.user_us.saturating_add(reaped.system_us);
+        let waited = cpu_us(&process::usage_of_children());
         grouped.max(seen.saturating_add(waited)).saturating_mul(1000)
     }
 
@@ -406,6 +406,11 @@ impl Sweep {
         let (tree, _) = self.tree();
         tree.proc().and_then(|proc| proc.uid_and_tracer(pid)).map_or(0, |(_, tracer)| tracer)
     }
+}
+
+/// User and system time together.
+const fn cpu_us(usage: &process::Usage) -> u64 {
+    usage.user_us.saturating_add(usage.system_us)
 }
 
 /// Stops the tree until a walk finds nobody new and all that were found stopped.

@@ -15,7 +15,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("cli", &["policy"]),
     ("cli::table", &[]),
     ("report", &["policy", "cli"]),
-    ("agent", &["sys::memory", "sys::errno", "policy::time"]),
+    ("agent", &["sys::memory", "sys::errno", "policy::time", "report::record"]),
     ("relay", &["sys", "os::host", "agent", "policy::time", "cli::plan", "report::record"]),
     ("channel", &["sys"]),
     ("sweep", &["sys", "os", "report"]),

@@ -355,14 +355,14 @@ impl Lines {
         match (self.depth, self.key) {
             (1, Key::Type) => self.line = Kind::Other,
             (BLOCK, Key::Type) => self.block = None,
-            (BLOCK, Key::Field(field)) => self.keep(field, Kept::NONE),
+            (BLOCK, Key::Field(field)) => self.reset(field, None),
             _ => {}
         }
     }
 
-    fn keep(&mut self, field: Field, text: Kept) {
+    fn reset(&mut self, field: Field, length: Option<usize>) {
         if let Some(kept) = self.kept.get_mut(field as usize) {
-            *kept = text;
+            kept.length = length;
         }
     }
 
@@ -385,7 +385,7 @@ impl Lines {
             if self.depth == BLOCK {
                 self.block = None;
                 for field in [Field::Id, Field::Answered, Field::Name] {
-                    self.keep(field, Kept::NONE);
+                    self.reset(field, None);
                 }
             }
         }
@@ -408,10 +408,7 @@ impl Lines {
     }
 
     fn begin_text(&mut self) {
-        let kept = self.counts().then_some(0);
-        if let Some(Kept { length, .. }) = self.kept.get_mut(Field::Word as usize) {
-            *length = kept;
-        }
+        self.reset(Field::Word, self.counts().then_some(0));
     }
 
     fn string(&mut self, byte: u8, key: bool) -> Read {
@@ -498,8 +495,9 @@ impl Lines {
                 }
             }
             (BLOCK, Key::Field(field)) => {
-                if let Some(&word) = self.kept.get(Field::Word as usize) {
-                    self.keep(field, word);
+                let word = self.kept.get(Field::Word as usize).copied();
+                if let (Some(word), Some(kept)) = (word, self.kept.get_mut(field as usize)) {
+                    *kept = word;
                 }
             }
             _ => {}

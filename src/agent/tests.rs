@@ -11,7 +11,7 @@ type Said = (Vec<String>, bool);
 
 fn said(agent: &Agent) -> Said {
     let open = agent.calls.iter().filter(|call| call.pending != Pending::Begins);
-    let ids = open.map(|call| String::from_utf8_lossy(call.id()).into_owned()).collect();
+    let ids = open.map(|call| String::from_utf8_lossy(call.id.as_bytes()).into_owned()).collect();
     (ids, agent.result().is_some())
 }
 
@@ -197,7 +197,7 @@ fn what_is_too_long_or_too_much_is_not_tracked_and_nothing_is_dropped_for_it() {
     let mut agent = Agent::new(TOOLS).unwrap();
     agent.hear(&lines(&[assistant(&many)]), Instant(1));
     assert_eq!((said(&agent).0.len(), agent.untracked()), (MOST_CALLS, 44));
-    assert_eq!(agent.oldest().map(Call::name), Some(&b"WebFetch"[..]));
+    assert_eq!(agent.oldest().map(|call| call.name), Some(Text::new(b"WebFetch")));
     agent.hear(&lines(&[user(&[answer("7")]), assistant(&[call("new", "WebFetch")])]), Instant(2));
     assert_eq!(said(&agent).0.last().map(String::as_str), Some("new"));
 }

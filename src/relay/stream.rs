@@ -5,11 +5,12 @@
 //! what could change that is then waited for: the pipe while it was empty, the
 //! outlet while it was full, never both for the same bytes.
 //!
-//! May use: `sys`, and what the module above shares.
+//! May use: `sys`, `agent`, and what the module above shares.
 
 use super::outlet::{Outlet, Room, Took};
 use super::tail::Tail;
 use super::{BUFFER, Common, FEW, FIRST, Fate, MOST_DIGITS, PIPE_BYTES, TURN_BYTES};
+use crate::agent::Agent;
 use crate::sys::errno::{Errno, Result};
 use crate::sys::event::Wait;
 use crate::sys::fd::{self, OwnedFd};
@@ -163,6 +164,8 @@ pub(super) struct Stream {
     cursor: u64,
     /// Whether the line about what was left out is still to be loaded.
     owes_line: bool,
+    /// Who writes it, if that is to be read.
+    pub(super) agent: Option<Agent>,
 }
 
 impl Stream {
@@ -176,6 +179,7 @@ impl Stream {
             quota: TURN_BYTES,
             cursor: 0,
             owes_line,
+            agent: None,
         })
     }
 
@@ -235,34 +239,32 @@ impl Stream {
             return false;
         }
         match fate {
-            // What is to be read has to be copied.
-            Fate::Pass(most) if (second || common.agent.is_none()) && self.is_spliced() => {
-                self.splice(most, common)
-            }
-            Fate::Pass(most) => self.fill(most, second, common),
+            Fate::Pass(most) if self.is_spliced() => self.splice(most, common),
+            Fate::Pass(most) => self.fill(most, common),
             Fate::Keep(most) => {
                 let Some(bytes) = self.take(most, common) else {
                     return false;
                 };
-                common.hear_scratch(bytes, second);
                 if let Some(tail) = &mut common.tail {
                     tail.push(common.scratch.get(..bytes).unwrap_or_default(), second);
                 }
                 true
             }
             Fate::Drop => {
-                let took = self.take(u64::MAX, common);
-                common.hear_scratch(took.unwrap_or(0), second);
-                common.over |= took.is_some();
-                took.is_some()
+                let took = self.take(u64::MAX, common).is_some();
+                common.over |= took;
+                took
             }
         }
     }
 
-    /// Whether what waits in the pipe is passed on without being copied.
+    /// Whether what waits in the pipe is passed on without being copied: what is
+    /// read has to be.
     fn is_spliced(&self) -> bool {
         let few = if self.source.bytes < FIRST { FIRST } else { FEW };
-        self.outlet.splices() && !(self.outlet.copies_few() && self.source.waiting() < few)
+        self.agent.is_none()
+            && self.outlet.splices()
+            && !(self.outlet.copies_few() && self.source.waiting() < few)
     }
 
     /// The tree is empty: from now on only what is in the pipe is waited for.
@@ -464,7 +466,7 @@ impl Stream {
 
     /// Reads into the buffer what is to be passed on, and offers it at once: to
     /// wait for room first might be to wait for more than it needs.
-    fn fill(&mut self, most: u64, second: bool, common: &mut Common) -> bool {
+    fn fill(&mut self, most: u64, common: &mut Common) -> bool {
         let Ok(room) = self.buffer.room() else {
             self.lose();
             return true;
@@ -473,7 +475,9 @@ impl Stream {
         self.buffer.filled(count);
         self.held = Held::Head;
         common.seen += count as u64;
-        common.hear(self.buffer.held(), second);
+        if let Some(agent) = &mut self.agent {
+            agent.hear(self.buffer.held(), common.now);
+        }
         self.flush(common);
         count > 0
     }
@@ -486,6 +490,9 @@ impl Stream {
         }
         let count = self.source.read(&mut common.scratch, most);
         common.seen += count as u64;
+        if let Some(agent) = &mut self.agent {
+            agent.hear(common.scratch.get(..count).unwrap_or_default(), common.now);
+        }
         (count > 0).then_some(count)
     }
 

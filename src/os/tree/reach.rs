@@ -217,7 +217,10 @@ impl Tree {
     /// then no other group has its number. For those that nothing else reaches: a storm
     /// of them fills each place that is freed.
     pub fn kill_owed_group(&self) {
-        let pid = if self.owes { process::ended_child() } else { 0 };
+        if !self.owes {
+            return;
+        }
+        let pid = process::ended_child();
         let killed = self.position(pid).and_then(|index| self.members.get(index));
         if killed.is_some_and(|member| member.sent & bit(process::SIGKILL) != 0)
             && let Some(stat) = self.proc.as_ref().and_then(|proc| proc.stat(pid))
